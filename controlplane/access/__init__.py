@@ -1,0 +1,1 @@
+"""Ways in for people: single-use sign-in links."""

@@ -1,0 +1,134 @@
+"""The engine-info door: sessions and weights dictionaries, under SGLang's paths and the loader's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from controlplane.domain.errors import Refused
+from controlplane.protocol import engine_info
+from controlplane.protocol.engine_info import BadRank, Publication
+from controlplane.protocol.replies import ENGINE_METHOD, ENGINE_NOT_FOUND, OK, Reply
+
+from .door import Door, Request
+from .fleet import Instance
+from .kv_door import Adopt, Ready
+from .operations import PublishEngine
+from .recorder import Recorder
+from .tenancy import meant
+
+READ_PATHS = (
+    "/get_transfer_engine_info",
+    "/remote_instance_transfer_engine_info",
+    "/get_remote_instance_transfer_engine_info",
+)
+LARGE_BODY = 256 * 1024
+PREPARED_BYTES = 256 * 2**20
+
+Parse = Callable[[bytes], Awaitable[Publication]]
+FetchBody = Callable[[str], Awaitable[bytes | None]]
+
+
+class Prepared:
+    """Finished answers, bounded by their bytes; the least recently asked goes first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._answers: OrderedDict[tuple[str, int, str], Reply] = OrderedDict()
+        self._held = 0
+
+    def get(self, key: tuple[str, int, str]) -> Reply | None:
+        reply = self._answers.get(key)
+        if reply is not None:
+            self._answers.move_to_end(key)
+        return reply
+
+    def put(self, key: tuple[str, int, str], reply: Reply) -> None:
+        if len(reply.body) > self._limit:
+            return
+        self._answers[key] = reply
+        self._held += len(reply.body)
+        while self._held > self._limit:
+            _, gone = self._answers.popitem(last=False)
+            self._held -= len(gone.body)
+
+
+class EngineDoor(Door):
+    """Parse, call, answer."""
+
+    def __init__(
+        self, *args: Any, recorder: Recorder, parse: Parse, fetch_body: FetchBody, adopt: Adopt, ready: Ready, **more: Any
+    ) -> None:
+        super().__init__(*args, **more)
+        self.recorder = recorder
+        self.parse = parse
+        self.fetch_body = fetch_body
+        self.adopt = adopt
+        self.ready = ready
+        self.prepared = Prepared(PREPARED_BYTES)
+
+    def refusal(self, refused: Refused) -> Reply:
+        return engine_info.refusal(refused)
+
+    async def answer(self, request: Request) -> Reply:
+        path, method = request.path, request.method
+        if path[:3] == "/i/":
+            path = "/" + path[3:].partition("/")[2]
+        if path in READ_PATHS:
+            return await self.get_info(request) if method == "GET" else ENGINE_METHOD
+        if path == "/register_transfer_engine_info":
+            return await self.register(request) if method == "PUT" else ENGINE_METHOD
+        if path in ("/health", "/livez"):
+            return OK if method == "GET" else ENGINE_METHOD
+        if path == "/readyz":
+            return self.ready()
+        return ENGINE_NOT_FOUND
+
+    async def register(self, request: Request) -> Reply:
+        self.check_writer(request)
+        body = await self.body(request)
+        publication = await self.parse(body) if len(body) > LARGE_BODY else engine_info.read_publication(body)
+        del body
+        said = meant(self.fleet, request.headers, request.path, request.connection.port)
+        instance = said.instance if said.instance is not None else await self.adopt(said.name)
+        operation = PublishEngine(instance, publication)
+        await self.recorder.submit(operation)
+        return operation.reply
+
+    async def get_info(self, request: Request) -> Reply:
+        try:
+            rank = engine_info.read_rank_query(request.query)
+        except BadRank as bad:
+            return bad.reply
+        said = meant(self.fleet, request.headers, request.path, request.connection.port)
+        if said.instance is None and said.named:
+            raise Refused(f"no instance is named {said.name}", code="not_found")
+        instance = said.instance
+        entry = instance.engines.live.get(rank) if instance is not None and not instance.retired else None
+        if instance is None or entry is None:
+            return engine_info.no_info(rank)
+        key = (entry.digest, rank, entry.session)
+        reply = self.prepared.get(key)
+        if reply is None:
+            compressed = await self.fetch_body(entry.digest)
+            if compressed is None:
+                return engine_info.no_info(rank)
+            reply = await _answer(rank, entry.session, compressed)
+            self.prepared.put(key, reply)
+        if instance.engines.live.get(rank) is entry:
+            _remember(request, instance, reply)
+        return reply
+
+
+async def _answer(rank: int, session: str, compressed: bytes) -> Reply:
+    if len(compressed) < LARGE_BODY:
+        return engine_info.info_answer(rank, session, compressed)
+    return await asyncio.to_thread(engine_info.info_answer, rank, session, compressed)
+
+
+def _remember(request: Request, instance: Instance, reply: Reply) -> None:
+    entry = request.connection.remember(reply)
+    if entry is not None:
+        instance.memoed.append(entry)

@@ -1,0 +1,124 @@
+"""All instances in memory: published values that look-ups read, and where each can be found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from controlplane.domain.directory import Directory
+from controlplane.domain.engines import EngineTable
+from controlplane.domain.errors import Refused
+from controlplane.domain.health import Pollers
+from controlplane.domain.rooms import Rooms
+from controlplane.protocol.replies import Reply
+
+from .connection import Memo
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MAX_INSTANCES = 20_000
+DEFAULT_NAME = "default"
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """One instance's published values. Only the recorder replaces them, after a commit."""
+
+    id: int
+    name: str
+    role: str = "prefill"
+    intent: str = "enabled"
+    own_port: int | None = None
+    host_alias: str | None = None
+    directory: Directory = field(default_factory=lambda: Directory(""))
+    engines: EngineTable = field(default_factory=EngineTable)
+    pollers: Pollers = field(default_factory=Pollers)
+    # Answers that are the same bytes until the directory changes, and raw requests that were answered with them.
+    answers: dict[bytes, Reply] = field(default_factory=dict)
+    memoed: list[tuple[Memo, bytes]] = field(default_factory=list)
+    # Workers whose rows are older than this are told to register again with their next heartbeat.
+    reregister_before: float = 0.0
+
+    @property
+    def retired(self) -> bool:
+        return self.intent == "retired"
+
+    def forget_answers(self) -> None:
+        """Nothing that was prepared for the old values may be sent again."""
+        self.answers.clear()
+        for memo, request in self.memoed:
+            memo.drop(request)
+        self.memoed.clear()
+
+    def publish(self, directory: Directory, engines: EngineTable) -> None:
+        changed = _visible(directory) != _visible(self.directory) or engines is not self.engines
+        self.directory, self.engines = directory, engines
+        if changed:
+            self.forget_answers()
+
+
+def _visible(directory: Directory) -> tuple[object, ...]:
+    """What answers depend on. A row that was merely seen or probed again leaves its launch's address table as it is."""
+    serving = directory.serving
+    if serving is None:
+        return (directory.debt, directory.registered)
+    return (serving.number, id(serving.at), serving.facts)
+
+
+class Fleet:
+    """Instances by name and id. Retired ones stay findable by name: they answer 404, they do not vanish."""
+
+    def __init__(self, *, room_limit: int) -> None:
+        self.by_name: dict[str, Instance] = {}
+        self.by_id: dict[int, Instance] = {}
+        self.by_alias: dict[str, Instance] = {}
+        self.by_port: dict[int, Instance] = {}
+        self.rooms = Rooms(limit=room_limit)
+        self._shared: list[Instance] = []
+
+    def add(self, instance: Instance) -> None:
+        if not instance.directory.name:
+            instance.directory = Directory(instance.name)
+        self.by_name[instance.name] = instance
+        self.by_id[instance.id] = instance
+        self.reindex()
+
+    def add_all(self, instances: Iterable[Instance]) -> None:
+        for instance in instances:
+            self.by_name[instance.name] = instance
+            self.by_id[instance.id] = instance
+        self.reindex()
+
+    def reindex(self) -> None:
+        """After an instance came, went, or changed how it is found. Every prepared answer may mean another one now."""
+        live = [i for i in self.by_name.values() if not i.retired]
+        self.by_port = {i.own_port: i for i in live if i.own_port}
+        self.by_alias = {i.host_alias.lower(): i for i in live if i.host_alias}
+        self._shared = [i for i in live if not i.own_port and i.role != "decode"]
+        for instance in self.by_name.values():
+            instance.forget_answers()
+
+    def named(self, name: str) -> Instance | None:
+        return self.by_name.get(name)
+
+    def only_one(self) -> Instance | None:
+        """The instance that a request means when nothing names one. Ambiguity is refused: an answer with another
+        instance's page size kills the decode that asked."""
+        if len(self._shared) > 1:
+            names = ", ".join(i.name for i in self._shared[:3]) + (", …" if len(self._shared) > 3 else "")
+            raise Refused(
+                f"{len(self._shared)} instances share this listener ({names}): name one, by /i/NAME/, by"
+                " X-PD-Instance, by a port of its own or as bootstrap_host NAME:x@host",
+                code="unavailable",
+            )
+        return self._shared[0] if self._shared else None
+
+
+def check_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise Refused(
+            "an instance name has 1 to 100 letters, digits, dots, underscores and hyphens, and starts with a letter"
+            " or digit",
+            code="malformed",
+        )
+    return name

@@ -1,0 +1,169 @@
+"""What others changed: the bootstrap process reads the ledger like everybody else, and answers the request inbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import structlog
+
+from controlplane.domain.contact import Contact
+from controlplane.domain.directory import Registration
+from controlplane.domain.topology import SharedFacts, Slot, Topology
+from controlplane.probes.sweep import Prober, Target
+
+from .fleet import Fleet, Instance
+from .loading import rows
+from .operations import Ordered
+from .recorder import Recorder
+
+log = structlog.get_logger()
+
+POLL_SECONDS = 0.25
+OTHERS = """
+SELECT revision, kind, instance, data FROM controlplane_event
+WHERE revision > %s AND kind IN ('instance.added', 'instance.changed', 'instance.retired', 'request.made')
+ORDER BY revision"""
+HEAD = "SELECT revision FROM controlplane_ledgerhead WHERE id = 1"
+INSTANCE = "SELECT id, name, role, intent, own_port, host_alias FROM controlplane_instance WHERE name = %s"
+PENDING = """
+SELECT id, kind, instance, slot, actor, reason, made_at FROM controlplane_request
+WHERE answered_at IS NULL ORDER BY id LIMIT 100"""
+LEFT = """
+SELECT r.dp, r.cp, r.tp, r.pp, r.ip, r.port, r.http_port, r.flags, l.dp, l.cp, l.tp, l.pp, l.facts, l.token
+FROM controlplane_rank r JOIN controlplane_launch l ON l.instance_id = r.instance_id AND l.number = r.launch
+WHERE r.instance_id = %s AND r.left_at IS NOT NULL AND r.launch = (
+ SELECT MAX(launch) FROM controlplane_rank WHERE instance_id = %s AND left_at IS NOT NULL)
+ORDER BY r.dp, r.cp, r.tp, r.pp"""
+LEASES = "SELECT COUNT(*) FROM controlplane_workerlease WHERE instance_id = %s AND expires_at > %s"
+
+
+class Inbox:
+    """Polls at most every POLL_SECONDS; a wake-up only makes it sooner."""
+
+    def __init__(
+        self, fleet: Fleet, recorder: Recorder, prober: Prober, *, changed: Callable[[], None], revision: int
+    ) -> None:
+        self._fleet = fleet
+        self._recorder = recorder
+        self._prober = prober
+        self._changed = changed
+        self._revision = revision
+        self._thread = ThreadPoolExecutor(1, "inbox")
+        self._working: set[int] = set()
+        self.wake = asyncio.Event()
+
+    async def follow_forever(self) -> None:
+        await self._take_requests()
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self.wake.wait()
+            except TimeoutError:
+                pass
+            self.wake.clear()
+            try:
+                await self._follow()
+            except Exception as problem:
+                log.warning("ledger_not_read", problem=str(problem)[:300])
+                await asyncio.sleep(1)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _read(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, rows, sql, values)
+
+    async def _follow(self) -> None:
+        (head,) = (await self._read(HEAD))[0]
+        if head == self._revision:
+            return
+        events = await self._read(OTHERS, (self._revision,))
+        for _, kind, name, _ in events:
+            if kind != "request.made":
+                await self.load(name)
+        self._revision = head
+        if any(kind == "request.made" for _, kind, _, _ in events):
+            await self._take_requests()
+
+    async def load(self, name: str) -> Instance | None:
+        """Bring one instance's row, as operators have it now, into memory."""
+        found = await self._read(INSTANCE, (name,))
+        if not found:
+            return None
+        id_, name, role, intent, own_port, alias = found[0]
+        known = self._fleet.by_name.get(name)
+        if known is None:
+            known = Instance(id_, name, role, intent, own_port, alias)
+            self._fleet.add(known)
+        else:
+            known.role, known.intent, known.own_port, known.host_alias = role, intent, own_port, alias
+            self._fleet.reindex()
+        self._changed()
+        return known
+
+    async def _take_requests(self) -> None:
+        for id_, kind, name, slot, actor, reason, made_at in await self._read(PENDING):
+            if id_ in self._working:
+                continue
+            self._working.add(id_)
+            try:
+                await self._grant(id_, kind, name, slot, actor, reason, made_at)
+            finally:
+                self._working.discard(id_)
+
+    async def _grant(
+        self, id_: int, kind: str, name: str, slot: str, actor: str, reason: str, made_at: float
+    ) -> None:
+        instance = self._fleet.named(name) or await self.load(name)
+        if instance is None:
+            log.warning("request_without_instance", request=id_, instance=name)
+            return
+        where = Slot(*map(int, slot.split("."))) if slot else None
+        puts: list[Registration] = []
+        note = ""
+        if kind == "reregister":
+            asked = (await self._read(LEASES, (instance.id, made_at)))[0][0]
+            if asked:
+                instance.reregister_before = made_at
+                note = f"{asked} worker processes are told to register again with their next heartbeat"
+        if kind in ("readmit", "reregister") and not note:
+            puts, note = await self._who_answers(instance, where)
+        await self._recorder.submit(
+            Ordered(instance, request=id_, kind=kind, slot=where, actor=actor, reason=reason, puts=puts, note=note)
+        )
+
+    async def _who_answers(self, instance: Instance, slot: Slot | None) -> tuple[list[Registration], str]:
+        """The last known rows that answer a probe now, as registrations; and who does not, in a sentence."""
+        known = [_registration(values) for values in await self._read(LEFT, (instance.id, instance.id))]
+        wanted = [put for put in known if slot is None or put.slot == slot]
+        if not wanted:
+            return [], "no rank that left is known; restart the engine so that it registers"
+        heard = await self._prober.probe_many(Target(put.ip, put.port) for put in wanted)
+        alive = [put for put in wanted if heard[Target(put.ip, put.port)] is Contact.UP]
+        dead = [put for put in wanted if put not in alive]
+        note = ""
+        if dead:
+            first = dead[0]
+            note = (
+                f"{len(dead)} of {len(wanted)} do not answer (first: {first.slot} at {first.ip}:{first.port}):"
+                " restart the engine so that they register"
+            )
+        return alive, note
+
+
+def _registration(values: tuple[Any, ...]) -> Registration:
+    dp, cp, tp, pp, ip, port, http_port, flags, *sizes, facts, token = values
+    return Registration(
+        Slot(dp, cp, tp, pp),
+        Topology(*sizes),
+        SharedFacts(**msgspec.json.decode(facts)),
+        ip,
+        port,
+        http_port,
+        token,
+        tuple(flags.split(",")) if flags else (),
+    )

@@ -1,0 +1,168 @@
+"""The KV bootstrap door: SGLang's four paths, our heartbeats, and our own liveness."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from typing import Any
+
+from controlplane.domain.errors import Refused
+from controlplane.domain.health import health_status
+from controlplane.probes.networks import ProbePolicy
+from controlplane.protocol import heartbeat, kv, replies
+from controlplane.protocol.reading import short_text
+from controlplane.protocol.replies import KV_METHOD, KV_NOT_FOUND, OK, ROUTE_METHOD, Reply
+
+from .door import Door, Request
+from .fleet import Instance
+from .heartbeats import Beat
+from .operations import Register, with_flags
+from .recorder import NOT_STORED, Recorder
+from .room_recorder import RoomRecorder
+from .tenancy import Meant, meant
+
+MAX_PREPARED = 10_000
+TOKEN_HEADERS = (b"x-pd-generation", b"x-sglang-disaggregation-instance-id")
+
+Adopt = Callable[[str], Awaitable[Instance]]
+Ready = Callable[[], Reply]
+
+
+class KvDoor(Door):
+    """Parse, call, answer."""
+
+    def __init__(
+        self,
+        *args: Any,
+        recorder: Recorder,
+        rooms: RoomRecorder,
+        policy: ProbePolicy,
+        adopt: Adopt,
+        ready: Ready,
+        **more: Any,
+    ) -> None:
+        super().__init__(*args, **more)
+        self.recorder = recorder
+        self.rooms = rooms
+        self.flags = lru_cache(maxsize=65_536)(policy.flags_for)
+        self.adopt = adopt
+        self.ready = ready
+        self.handlers: dict[str, dict[str, Callable[[Request], Awaitable[Reply]]]] = {
+            "/route": {"GET": self.get_route, "PUT": self.put_route},
+            "/register_dp_rank": {"POST": self.register_dp_rank},
+            "/query_dp_ranks": {"POST": self.query_dp_ranks},
+            "/health": {"GET": self.health, "HEAD": self.health},
+            "/pd/v1/heartbeats": {"POST": self.heartbeat},
+        }
+
+    def refusal(self, refused: Refused) -> Reply:
+        return replies.refusal(refused)
+
+    async def answer(self, request: Request) -> Reply:
+        path = request.path
+        if path[:3] == "/i/":
+            path = "/" + path[3:].partition("/")[2]
+        methods = self.handlers.get(path)
+        if methods is None:
+            if path == "/livez":
+                return OK
+            return self.ready() if path == "/readyz" else KV_NOT_FOUND
+        handler = methods.get(request.method)
+        if handler is None:
+            return ROUTE_METHOD if path == "/route" else KV_METHOD
+        return await handler(request)
+
+    def meant(self, request: Request) -> Meant:
+        return meant(self.fleet, request.headers, request.path, request.connection.port)
+
+    async def writable(self, request: Request) -> Instance:
+        """The instance a write means; a first registration brings it into being."""
+        said = self.meant(request)
+        return said.instance if said.instance is not None else await self.adopt(said.name)
+
+    async def get_route(self, request: Request) -> Reply:
+        said = self.meant(request)
+        instance = said.instance
+        if instance is None:
+            if said.named:
+                raise Refused(f"no instance is named {said.name}", code="not_found")
+            return kv.answer_route(None, request.query)
+        if instance.retired:
+            raise Refused(f"instance {instance.name} is retired", code="not_found")
+        reply = instance.answers.get(request.query)
+        if reply is None:
+            reply = kv.answer_route(instance.directory, request.query)
+            if reply.status == 200 and len(instance.answers) < MAX_PREPARED:
+                instance.answers[request.query] = reply
+        if reply.status == 200:
+            entry = request.connection.remember(reply)
+            if entry is not None:
+                instance.memoed.append(entry)
+        return reply
+
+    async def put_route(self, request: Request) -> Reply:
+        self.check_writer(request)
+        body = await self.body(request)
+        put = kv.read_register(body, token=launch_token(request.headers))
+        put = with_flags(put, self.flags(put.ip, request.source))
+        operation = Register(await self.writable(request), put, request.source)
+        await self.recorder.submit(operation)
+        return operation.reply
+
+    async def register_dp_rank(self, request: Request) -> Reply:
+        self.check_writer(request)
+        room, dp = kv.read_bind(await self.body(request))
+        instance = await self.writable(request)
+        if instance.retired:
+            raise Refused(f"instance {instance.name} is retired", code="conflict")
+        check_dp(instance, dp)
+        stored = await self.rooms.bind(instance.id, room, dp)
+        return OK if stored else NOT_STORED
+
+    async def query_dp_ranks(self, request: Request) -> Reply:
+        rooms = kv.read_query(await self.body(request))
+        said = self.meant(request)
+        if said.instance is None and said.named:
+            raise Refused(f"no instance is named {said.name}", code="not_found")
+        await self.rooms.loaded.wait()
+        if said.instance is None:
+            return kv.found_rooms({})
+        table = self.fleet.rooms.tables.get(said.instance.id)
+        return kv.found_rooms(table.find_many(rooms, int(time.time() * 1000)) if table is not None else {})
+
+    async def health(self, request: Request) -> Reply:
+        said = self.meant(request)
+        instance = said.instance
+        if instance is None:
+            return replies.text(404, f"no instance is named {said.name}") if said.named else OK
+        status = health_status(instance.directory, retired=instance.retired)
+        request.connection.polled.add(instance.id)
+        instance.pollers.polled(id(request.connection), status, time.time())
+        if status == 200:
+            return OK
+        if status == 404:
+            return replies.text(404, f"instance {instance.name} is retired")
+        return replies.text(503, f"instance {instance.name} changed or lost a rank: drop what is cached of it")
+
+    async def heartbeat(self, request: Request) -> Reply:
+        self.check_writer(request)
+        beat = heartbeat.read(await self.body(request))
+        operation = Beat(await self.writable(request), beat)
+        await self.recorder.submit(operation)
+        return operation.reply
+
+
+def launch_token(headers: dict[bytes, bytes]) -> str | None:
+    for name in TOKEN_HEADERS:
+        value = headers.get(name)
+        if value:
+            return short_text(value.decode("latin-1"), name.decode(), 128)
+    return None
+
+
+def check_dp(instance: Instance, dp: int) -> None:
+    """A DP rank that no launch of the instance has is a mistake of the sender."""
+    sizes = [launch.topology.dp for launch in instance.directory.launches()]
+    if sizes and dp >= max(sizes):
+        raise Refused(f"dp_rank {dp} does not exist in {instance.name}, which has {max(sizes)}", code="malformed")

@@ -1,0 +1,270 @@
+"""The leader's term: everything that serves, from the moment the lease is ours until it is lost or given back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+
+from controlplane.databases import FACTS, TRAFFIC
+from controlplane.ledger.checkpoint import Checkpointer
+from controlplane.ledger.store import FactStore, FencedOut, RoomStore
+from controlplane.probes.networks import Network, ProbePolicy
+from controlplane.probes.sweep import Prober, is_local_address
+from controlplane.protocol.replies import PLAIN_JSON, Reply
+
+from .bodies import UploadBudget
+from .engine_door import EngineDoor
+from .fleet import Fleet
+from .flush import end_flushes_forever
+from .inbox import Inbox
+from .kv_door import KvDoor
+from .lease import Lease
+from .listeners import Listeners, PortTaken
+from .loading import load_engine_body, load_instances, load_rooms
+from .packing import Packer
+from .recorder import Recorder, Staged
+from .registry import Registry
+from .room_recorder import RoomRecorder
+from .watch import Watch
+
+log = structlog.get_logger()
+
+SQLITE_PAUSE = 0.001
+DEADLINE_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """What settings decide; seconds and bytes as their names say."""
+
+    host: str
+    kv_port: int
+    engine_port: int
+    own_ports: frozenset[int]
+    probe_networks: tuple[Network, ...]
+    probe_interval_seconds: float
+    probe_timeout_seconds: float
+    register_networks: tuple[Network, ...]
+    room_ttl_seconds: float
+    room_limit: int
+    kv_body_limit: int
+    engine_body_limit: int
+    upload_budget: int
+
+
+class Leader:
+    """Composition root of one term. `run` returns True when it was asked to stop, False when the lease was lost."""
+
+    def __init__(self, knobs: Knobs, lease: Lease, *, sqlite: bool) -> None:
+        self.knobs = knobs
+        self.lease = lease
+        self.sqlite = sqlite
+        self.deadline = 0.0
+        self.lost = asyncio.Event()
+        self.stopping = False
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def may_answer(self) -> bool:
+        return time.monotonic() < self.deadline
+
+    async def run(self, stop: asyncio.Event, *, patient: bool, announce: Any) -> bool:
+        """`patient`: after a take-over on one host the old leader may still hold the ports for a moment."""
+        knobs, lease = self.knobs, self.lease
+        self.deadline = time.monotonic() + lease.seconds * DEADLINE_SHARE
+        self._start(self._renew_forever(), "renew")
+        try:
+            instances, revision = await asyncio.to_thread(load_instances)
+        except BaseException:
+            await self._end(None, abrupt=True)
+            raise
+        fleet = self.fleet = Fleet(room_limit=knobs.room_limit)
+        fleet.add_all(instances)
+        self._build(fleet, revision)
+        # What was loaded lives as long as the process; the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        try:
+            kv, engine = await self._open(patient=patient)
+        except BaseException:
+            await self._end(None, abrupt=True)
+            raise
+        self._start(self._load_rooms(), "load rooms")
+        self._start(self.watch.report_forever(), "report")
+        self._start(self.watch.sweep_forever(), "sweep")
+        self._start(end_flushes_forever(fleet, self.recorder), "flush")
+        self._start(self.inbox.follow_forever(), "inbox")
+        self._start(self.listeners.reap_forever(), "reap")
+        announce(kv, engine)
+        await self._until(stop)
+        self.stopping = True
+        await self._end(self.listeners, abrupt=self.lost.is_set())
+        return not self.lost.is_set()
+
+    def _build(self, fleet: Fleet, revision: int) -> None:
+        knobs = self.knobs
+        pause = SQLITE_PAUSE if self.sqlite else 0.0
+        own = knobs.own_ports | {knobs.kv_port, knobs.engine_port}
+        policy = ProbePolicy(allowed=knobs.probe_networks, own_ports=frozenset(own), is_own=is_local_address)
+        facts, rooms = FactStore(FACTS), RoomStore(TRAFFIC)
+        self.recorder = Recorder(
+            facts,
+            published=self._published,
+            reload=self._reload,
+            fenced_out=self.lost.set,
+            pause_seconds=pause,
+        )
+        self.rooms = RoomRecorder(
+            rooms, fleet.rooms, ttl_seconds=knobs.room_ttl_seconds, fenced_out=self.lost.set, pause_seconds=pause
+        )
+        self.recorder.token = self.rooms.token = self.lease.token
+        self.recorder.revision = revision
+        prober = Prober(policy, timeout=knobs.probe_timeout_seconds)
+        self.watch = Watch(fleet, self.recorder, prober, interval=knobs.probe_interval_seconds)
+        self.registry = Registry(fleet, FactStore(FACTS), token=self.lease.token)
+        self.packer = Packer()
+        self.checkpointer = Checkpointer([FACTS, TRAFFIC])
+        self.checkpointer.start()
+        common = {
+            "budget": UploadBudget(knobs.upload_budget),
+            "writers": knobs.register_networks,
+            "may_answer": self.may_answer,
+            "recorder": self.recorder,
+            "adopt": self.registry.adopt,
+            "ready": self.readiness,
+        }
+        self.kv_door = KvDoor(fleet, body_limit=knobs.kv_body_limit, rooms=self.rooms, policy=policy, **common)
+        self.engine_door = EngineDoor(
+            fleet,
+            body_limit=knobs.engine_body_limit,
+            parse=self.packer.parse,
+            fetch_body=lambda digest: asyncio.to_thread(load_engine_body, digest),
+            **common,
+        )
+        self.listeners = Listeners(fleet, host=knobs.host, deadline=lambda: self.deadline)
+        self.inbox = Inbox(fleet, self.recorder, prober, changed=self._sync_ports, revision=revision)
+        self._start(self.recorder.run(), "recorder")
+        self._start(self.rooms.run(), "rooms")
+        self._start(self.rooms.sweep_forever(), "sweep rooms")
+
+    async def _open(self, *, patient: bool) -> tuple[int, int]:
+        while True:
+            try:
+                kv = await self.listeners.open("kv", self.kv_door, self.knobs.kv_port, "PDCP_KV_PORT")
+                engine = await self.listeners.open(
+                    "engine", self.engine_door, self.knobs.engine_port, "PDCP_ENGINE_INFO_PORT"
+                )
+                await self.listeners.sync_own_ports(self.kv_door)
+                return kv, engine
+            except PortTaken as taken:
+                await self.listeners.close(abrupt=True)
+                if not patient or self.lost.is_set():
+                    raise
+                log.warning("waiting_for_port", problem=str(taken))
+                await asyncio.sleep(0.1)
+
+    def readiness(self) -> Reply:
+        checks = {
+            "lease": self.may_answer(),
+            "rooms_loaded": self.rooms.loaded.is_set(),
+            "not_stopping": not self.stopping,
+        }
+        body = {
+            "status": "ready" if all(checks.values()) else "not ready",
+            "checks": checks,
+            "instances": len(self.fleet.by_id),
+            "rooms": self.fleet.rooms.count,
+            "connections": len(self.listeners.connections),
+            "verdicts_paused": self.watch.paused,
+        }
+        return Reply(200 if all(checks.values()) else 503, msgspec.json.encode(body), PLAIN_JSON)
+
+    def _published(self, staged: list[Staged]) -> None:
+        for stage in staged:
+            if stage.probe or stage.again or stage.sessions or stage.sources:
+                self.watch.wanted(stage)
+
+    def _reload(self) -> None:
+        """Only after a commit of unknown outcome: what is stored is what holds."""
+        instances, _ = load_instances()
+        for fresh in instances:
+            known = self.fleet.by_id.get(fresh.id)
+            if known is not None:
+                known.publish(fresh.directory, fresh.engines)
+
+    def _sync_ports(self) -> None:
+        self._start(self.listeners.sync_own_ports(self.kv_door), "own ports")
+
+    async def _load_rooms(self) -> None:
+        loop = asyncio.get_running_loop()
+        chunks = load_rooms(self.knobs.room_limit)
+        table = self.fleet.rooms
+        while (chunk := await loop.run_in_executor(None, next, chunks, None)) is not None:
+            now_ms = round(time.time() * 1000)
+            for start in range(0, len(chunk), 2000):
+                for instance, room, dp, expires in chunk[start : start + 2000]:
+                    own = table.table(instance)
+                    # A binding made since we began to load is newer than what is stored.
+                    if (own.expiry_ms(room) or 0) < expires:
+                        own.bind(room, dp, expires, now_ms)
+                await asyncio.sleep(0)
+        self.rooms.loaded.set()
+
+    async def _renew_forever(self) -> None:
+        """Renew four times a lease. A renewal that fails is tried again; the deadline decides, not the attempts."""
+        while True:
+            await asyncio.sleep(self.lease.seconds / 4)
+            began = time.monotonic()
+            try:
+                await asyncio.to_thread(self.lease.renew)
+                self.deadline = began + self.lease.seconds * DEADLINE_SHARE
+            except FencedOut:
+                log.error("lease_lost")
+                self.deadline = 0.0
+                self.lost.set()
+                return
+            except Exception as problem:
+                log.warning("lease_not_renewed", problem=str(problem)[:300])
+
+    async def _until(self, stop: asyncio.Event) -> None:
+        waits = [asyncio.create_task(stop.wait()), asyncio.create_task(self.lost.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _end(self, listeners: Listeners | None, *, abrupt: bool) -> None:
+        if listeners is not None:
+            await listeners.close(abrupt=abrupt)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if hasattr(self, "recorder"):
+            await self.watch.close()
+            for part in (self.recorder, self.rooms, self.registry, self.packer, self.inbox):
+                part.close()
+            self.checkpointer.stop()
+        if not self.lost.is_set():
+            await asyncio.to_thread(self.lease.release)
+        else:
+            self.lease.step_down()
+        self.deadline = 0.0
+
+    def _start(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self.tasks.append(task)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.remove(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("task_died", task=task.get_name(), exc_info=task.exception())
+            # Half a leader is worse than none: let the stand-by, or our next term, take over.
+            self.lost.set()

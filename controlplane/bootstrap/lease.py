@@ -1,0 +1,140 @@
+"""Who may write: one row that is renewed, a token that fences every commit, and a file lock that notices a death at once.
+
+Clocks of different hosts are never compared: a stand-by takes over when it has seen no renewal for a whole lease by
+its own clock, and a leader stops answering before that by its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from django.db import connections
+
+from controlplane.databases import FACTS, TRAFFIC
+from controlplane.ledger.store import FencedOut
+
+READ = "SELECT token, holder, expires_at FROM controlplane_lease WHERE name = 'bootstrap'"
+TAKE = "UPDATE controlplane_lease SET token = %s, holder = %s, expires_at = %s WHERE name = 'bootstrap'"
+RENEW = "UPDATE controlplane_lease SET expires_at = %s WHERE name = 'bootstrap' AND token = %s"
+RELEASE = "UPDATE controlplane_lease SET expires_at = 0 WHERE name = 'bootstrap' AND token = %s"
+FENCE = "UPDATE controlplane_trafficfence SET token = %s WHERE id = 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The lease as read, and when by our own clock it looked like that first."""
+
+    token: int
+    holder: str
+    stamp: float
+    since: float
+
+
+class Lease:
+    """Blocking calls; each belongs in a thread. `seconds` is how long a silent leader stays leader."""
+
+    def __init__(self, lock_file: Path, seconds: float) -> None:
+        self.seconds = seconds
+        self.token = 0
+        self._host = f"{socket.gethostname()}:{_boot_id()}:{lock_file.resolve()}"
+        self._lock_file = lock_file
+        self._lock: IO[str] | None = None
+        self._seen: Seen | None = None
+
+    @property
+    def holder(self) -> str:
+        return f"{self._host} pid {os.getpid()}"
+
+    def try_take(self) -> bool:
+        """Become leader if the seat is free: released, dead by its file lock, or silent for a whole lease."""
+        row = self._read()
+        now = time.monotonic()
+        token, holder, stamp = row
+        if self._seen is None or (self._seen.token, self._seen.stamp) != (token, stamp):
+            self._seen = Seen(token, holder, stamp, now)
+        locked = self._try_lock()
+        # The kernel lets go of a dead process's lock: whoever held the lease on this host is gone.
+        dead_here = locked and holder.startswith(f"{self._host} pid ")
+        silent = now - self._seen.since >= self.seconds
+        if stamp and not dead_here and not silent:
+            self._unlock()
+            return False
+        return self._take(token)
+
+    def _take(self, seen_token: int) -> bool:
+        connection = connections[FACTS]
+        postgres = connection.vendor == "postgresql"
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN" if postgres else "BEGIN IMMEDIATE")
+            try:
+                # FOR UPDATE waits for commits that are proving the old token right now.
+                cursor.execute(READ + (" FOR UPDATE" if postgres else ""))
+                if cursor.fetchone()[0] != seen_token:
+                    cursor.execute("ROLLBACK")
+                    return False
+                cursor.execute(TAKE, (seen_token + 1, self.holder, time.time()))
+                cursor.execute("COMMIT")
+            except BaseException:
+                connection.connection.rollback()
+                raise
+        self.token = seen_token + 1
+        with connections[TRAFFIC].cursor() as cursor:
+            cursor.execute(FENCE, (self.token,))
+        return True
+
+    def renew(self) -> None:
+        """Say that we live. Raises FencedOut when somebody else took over."""
+        with connections[FACTS].cursor() as cursor:
+            cursor.execute(RENEW, (time.time(), self.token))
+            if cursor.rowcount != 1:
+                raise FencedOut
+
+    def release(self) -> None:
+        """Leave the seat to whoever comes next, at once."""
+        try:
+            with connections[FACTS].cursor() as cursor:
+                cursor.execute(RELEASE, (self.token,))
+        finally:
+            self._unlock()
+
+    def step_down(self) -> None:
+        self._unlock()
+        self._seen = None
+
+    def _read(self) -> tuple[int, str, float]:
+        with connections[FACTS].cursor() as cursor:
+            cursor.execute(READ)
+            row: Any = cursor.fetchone()
+        return int(row[0]), str(row[1]), float(row[2])
+
+    def _try_lock(self) -> bool:
+        if self._lock is not None:
+            return True
+        handle = self._lock_file.open("a")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            handle.close()
+            return False
+        self._lock = handle
+        return True
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+    except OSError:
+        return "-"
+
+

@@ -1,0 +1,156 @@
+"""From tables to memory at start: instances with their open launches, ranks and sessions; then rooms, behind them."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from django.db import connections
+
+from controlplane.databases import FACTS, TRAFFIC
+from controlplane.domain.contact import Contact
+from controlplane.domain.directory import Debt, Directory
+from controlplane.domain.engines import EngineEntry, EngineTable
+from controlplane.domain.health import CLOSED_COUNTS, Pollers
+from controlplane.domain.launch import Launch, Row
+from controlplane.domain.topology import SharedFacts, Slot, Topology
+
+from .fleet import Instance
+
+INSTANCES = """
+SELECT id, name, role, intent, own_port, host_alias, next_launch, debt_since, debt_hold FROM controlplane_instance"""
+LAUNCHES = """
+SELECT instance_id, number, state, token, dp, cp, tp, pp, facts, opened_at, completed_at, unchecked
+FROM controlplane_launch WHERE ended_at IS NULL ORDER BY instance_id, number"""
+RANKS = """
+SELECT r.instance_id, r.launch, r.dp, r.cp, r.tp, r.pp, r.ip, r.port, r.http_port, r.first_at, r.seen_at, r.again_at,
+ r.greeted, r.adopted, r.flags, r.contact
+FROM controlplane_rank r JOIN controlplane_launch l ON l.instance_id = r.instance_id AND l.number = r.launch
+WHERE r.left_at IS NULL AND l.ended_at IS NULL"""
+ENGINES = """
+SELECT instance_id, rank, epoch, session, digest, tensors, total_bytes, old_style, state, at
+FROM controlplane_engineinfo WHERE state <> 'retired'"""
+EPOCHS = "SELECT instance_id, rank, MAX(epoch) FROM controlplane_engineinfo GROUP BY instance_id, rank"
+ROOMS = """
+SELECT id, instance_id, room, dp, expires_ms FROM controlplane_roombinding
+WHERE id > %s AND expires_ms > %s ORDER BY id LIMIT %s"""
+FIRST_KEPT = """
+SELECT id FROM controlplane_roombinding WHERE expires_ms > %s ORDER BY id DESC LIMIT 1 OFFSET %s"""
+BODY = "SELECT compressed FROM controlplane_enginebody WHERE digest = %s"
+HEAD = "SELECT revision FROM controlplane_ledgerhead WHERE id = 1"
+
+
+def rows(sql: str, values: tuple[Any, ...] = (), alias: str = FACTS) -> list[tuple[Any, ...]]:
+    with connections[alias].cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def load_instances() -> tuple[list[Instance], int]:
+    """Every instance as it was acknowledged, and the ledger's revision they belong to.
+
+    Contacts come back as unprobed: what is restored is not verified until somebody answers again.
+    """
+    now = time.time()
+    (revision,) = rows(HEAD)[0]
+    instances: dict[int, Instance] = {}
+    debts: dict[int, tuple[int, Debt | None]] = {}
+    for id_, name, role, intent, own_port, alias, next_launch, since, hold in rows(INSTANCES):
+        debts[id_] = (next_launch, Debt(since, bool(hold)) if since is not None else None)
+        pollers = Pollers(unknown_until=now + CLOSED_COUNTS)
+        instances[id_] = Instance(id_, name, role, intent, own_port, alias, pollers=pollers)
+    ranks = _ranks()
+    launches: dict[int, dict[str, Launch]] = defaultdict(dict)
+    for values in rows(LAUNCHES):
+        launch = _launch(values, ranks.get((values[0], values[1]), {}), now)
+        launches[values[0]][values[2]] = launch
+    engines = _engines()
+    for id_, instance in instances.items():
+        own = launches.get(id_, {})
+        next_launch, debt = debts[id_]
+        instance.directory = Directory(
+            instance.name, own.get("current"), own.get("candidate"), debt, None, next_launch
+        )
+        instance.engines = engines.get(id_, EngineTable())
+    return list(instances.values()), int(revision)
+
+
+def _ranks() -> dict[tuple[int, int], dict[Slot, Row]]:
+    found: dict[tuple[int, int], dict[Slot, Row]] = defaultdict(dict)
+    for instance, launch, dp, cp, tp, pp, ip, port, http, first, seen, again, greeted, adopted, flags, _ in rows(RANKS):
+        slot = Slot(dp, cp, tp, pp)
+        found[instance, launch][slot] = Row(
+            slot,
+            ip,
+            port,
+            http,
+            first,
+            seen,
+            again,
+            Contact.UNPROBED,
+            bool(greeted),
+            None,
+            None,
+            tuple(flags.split(",")) if flags else (),
+            bool(adopted),
+        )
+    return found
+
+
+def _launch(values: tuple[Any, ...], members: dict[Slot, Row], now: float) -> Launch:
+    _, number, state, token, dp, cp, tp, pp, facts, opened_at, completed_at, unchecked = values
+    topology = Topology(dp, cp, tp, pp)
+    full = len(members) == topology.size
+    served = completed_at is not None and state == "current"
+    return Launch(
+        number,
+        token,
+        topology,
+        SharedFacts(**msgspec.json.decode(facts)),
+        members,
+        opened_at,
+        max((row.seen_at for row in members.values()), default=opened_at),
+        # A round that was under way is owed again; a finished one stands.
+        full_at=(completed_at or now) if full else None,
+        complete=served and full,
+        served=served,
+        unchecked=bool(unchecked),
+        at={row.address: slot for slot, row in members.items()},
+    )
+
+
+def _engines() -> dict[int, EngineTable]:
+    tables: dict[int, EngineTable] = {}
+    for instance, rank, epoch, session, digest, tensors, total, old_style, state, at in rows(ENGINES):
+        entry = EngineEntry(rank, session, digest, tensors, total, at, bool(old_style), epoch)
+        table = tables.get(instance, EngineTable())
+        if state == "live":
+            tables[instance] = replace(table, live={**table.live, rank: entry})
+        else:
+            tables[instance] = replace(table, conflicts={**table.conflicts, rank: entry})
+    for instance, rank, epoch in rows(EPOCHS):
+        table = tables.get(instance, EngineTable())
+        tables[instance] = replace(table, epochs={**table.epochs, rank: epoch})
+    return tables
+
+
+def load_rooms(limit: int, chunk: int = 20_000) -> Iterator[list[tuple[int, int, int, int]]]:
+    """Live bindings in the order they were made, in chunks of (instance, room, dp, expires_ms); the newest `limit`."""
+    now_ms = round(time.time() * 1000)
+    kept = rows(FIRST_KEPT, (now_ms, limit), TRAFFIC)
+    last = kept[0][0] if kept else 0
+    while True:
+        found = rows(ROOMS, (last, now_ms, chunk), TRAFFIC)
+        if not found:
+            return
+        last = found[-1][0]
+        yield [(instance, room, dp, expires) for _, instance, room, dp, expires in found]
+
+
+def load_engine_body(digest: str) -> bytes | None:
+    found = rows(BODY, (digest,))
+    return bytes(found[0][0]) if found else None

@@ -1,0 +1,178 @@
+"""What can be asked of the recorder: each operation stages one decision of the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controlplane.domain import orders
+from controlplane.domain.contact import Contact
+from controlplane.domain.directory import Registration
+from controlplane.domain.engines import EngineEntry, observe_sessions, publish, retire_before
+from controlplane.domain.errors import Refused
+from controlplane.domain.events import Event, LaunchPromoted
+from controlplane.domain.launch import Address, Launch
+from controlplane.domain.observation import observe
+from controlplane.domain.registration import register
+from controlplane.domain.topology import Slot
+from controlplane.ledger.writes import KEEP_BODY, Writes
+from controlplane.protocol.engine_info import Publication
+from controlplane.protocol.replies import OK
+
+from .fleet import Instance
+from .recorder import Operation, Staged
+
+
+ANSWER = "UPDATE controlplane_request SET answered_at = %s, granted = %s, answer = %s WHERE id = %s"
+
+
+class Register(Operation):
+    """`PUT /route`."""
+
+    __slots__ = ("put", "source")
+
+    def __init__(self, instance: Instance, put: Registration, source: str) -> None:
+        super().__init__(instance)
+        self.put = put
+        self.source = source
+
+    def decide(self, staged: Staged, writes: Writes, now: float) -> None:
+        if self.instance.retired:
+            raise Refused(f"instance {self.instance.name} is retired; add it again to use it", code="conflict")
+        before = staged.directory.current
+        decision = register(staged.directory, self.put, now)
+        staged.apply(decision, writes, now)
+        staged.sources[self.put.address] = self.source
+        retire_engines_of(before, staged, writes, now, decision.events)
+        if decision.refused is not None:
+            raise decision.refused
+        self.reply = OK
+
+
+class Observe(Operation):
+    """A round of probes."""
+
+    __slots__ = ("sessions", "verdicts")
+
+    def __init__(
+        self, instance: Instance, verdicts: Mapping[Address, Contact], sessions: Mapping[str, Contact] | None = None
+    ) -> None:
+        super().__init__(instance)
+        self.verdicts = verdicts
+        self.sessions = sessions or {}
+
+    def decide(self, staged: Staged, writes: Writes, now: float) -> None:
+        if self.verdicts:
+            before = staged.directory.current
+            decision = observe(staged.directory, self.verdicts, now)
+            staged.apply(decision, writes, now)
+            retire_engines_of(before, staged, writes, now, decision.events)
+        if self.sessions:
+            staged.engines, events, again = observe_sessions(staged.engines, self.sessions, now)
+            writes.add_engine(self.instance.id, self.instance.name, events, now)
+            staged.sessions |= again
+
+
+class PublishEngine(Operation):
+    """`PUT /register_transfer_engine_info`."""
+
+    __slots__ = ("publication",)
+
+    def __init__(self, instance: Instance, publication: Publication) -> None:
+        super().__init__(instance)
+        self.publication = publication
+
+    def decide(self, staged: Staged, writes: Writes, now: float) -> None:
+        if self.instance.retired:
+            raise Refused(f"instance {self.instance.name} is retired; add it again to use it", code="conflict")
+        p = self.publication
+        entry = EngineEntry(p.rank, p.session, p.digest, p.tensors, p.total_bytes, now, p.old_style)
+        staged.engines, events = publish(staged.engines, entry)
+        if events:
+            writes.ordered.append((KEEP_BODY, (p.digest, p.compressed, p.size_bytes)))
+            writes.add_engine(self.instance.id, self.instance.name, events, now)
+        staged.sessions.add(p.session)
+        self.reply = OK
+
+
+class Flushed(Operation):
+    """Every decode that polled was told twice: the flush is over."""
+
+    __slots__ = ()
+
+    def decide(self, staged: Staged, writes: Writes, now: float) -> None:
+        staged.apply(orders.flushed(staged.directory, now=now), writes, now)
+
+
+class Ordered(Operation):
+    """A request of an operator from the inbox. Granted or not, its answer is stored with an event."""
+
+    __slots__ = ("actor", "kind", "note", "puts", "reason", "request", "slot")
+
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        request: int,
+        kind: str,
+        slot: Slot | None,
+        actor: str,
+        reason: str,
+        puts: list[Registration],
+        note: str,
+    ) -> None:
+        super().__init__(instance)
+        self.request = request
+        self.kind = kind
+        self.slot = slot
+        self.actor = actor
+        self.reason = reason
+        self.puts = puts
+        self.note = note
+
+    def decide(self, staged: Staged, writes: Writes, now: float) -> None:
+        try:
+            answer, granted = self._carry_out(staged, writes, now), True
+        except Refused as refused:
+            answer, granted = refused.sentence, False
+        writes.ordered.append((ANSWER, (now, granted, answer, self.request)))
+        data = {"request": self.request, "kind": self.kind, "granted": granted, "answer": answer}
+        writes.note_plain(staged.instance.name, "request.answered", data, now, actor=self.actor, reason=self.reason)
+
+    def _carry_out(self, staged: Staged, writes: Writes, now: float) -> str:
+        if self.kind == "evict":
+            why = f"evicted by {self.actor}" + (f": {self.reason}" if self.reason else "")
+            decision = orders.evict(staged.directory, self.slot, why=why, now=now)
+            staged.apply(decision, writes, now, actor=self.actor, reason=self.reason)
+            return f"{self.slot or 'every rank'} of {staged.instance.name} was evicted"
+        if self.kind == "supersede":
+            decision = orders.supersede(staged.directory, now=now)
+            staged.apply(decision, writes, now, actor=self.actor, reason=self.reason)
+            current = decision.directory.current
+            return f"launch {current.number if current else 0} is current"
+        if not self.puts:
+            if self.kind == "reregister" and self.note:
+                return self.note
+            raise Refused(self.note)
+        for put in self.puts:
+            decision = register(staged.directory, put, now)
+            if decision.refused is not None:
+                raise decision.refused
+            staged.apply(decision, writes, now, actor=self.actor, reason=self.reason)
+        back = ", ".join(str(put.slot) for put in self.puts[:4]) + (", …" if len(self.puts) > 4 else "")
+        return f"{len(self.puts)} ranks answered and are registered again: {back}" + (f"; {self.note}" if self.note else "")
+
+
+def retire_engines_of(
+    before: Launch | None, staged: Staged, writes: Writes, now: float, events: tuple[Event, ...]
+) -> None:
+    """Engine info of a replaced launch ends with it: what was published before that launch was full."""
+    promoted = any(isinstance(e, LaunchPromoted) and e.complete and e.replaced is not None for e in events)
+    if not promoted or before is None or before.full_at is None:
+        return
+    staged.engines, retired = retire_before(staged.engines, before.full_at, f"launch {before.number} was replaced")
+    writes.add_engine(staged.instance.id, staged.instance.name, retired, now)
+
+
+def with_flags(put: Registration, flags: tuple[str, ...]) -> Registration:
+    return replace(put, flags=flags) if flags else put

@@ -1,0 +1,71 @@
+"""The bootstrap process: stands by until the lease is free, serves a term, stands by again or stops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import structlog
+from django.conf import settings
+from django.db import connections
+
+from controlplane.databases import FACTS
+
+from .leader import Knobs, Leader
+from .lease import Lease
+
+log = structlog.get_logger()
+
+STAND_BY_POLL = 0.2
+
+
+def knobs() -> Knobs:
+    return Knobs(
+        host=settings.PDCP_BOOTSTRAP_HOST,
+        kv_port=settings.PDCP_KV_PORT,
+        engine_port=settings.PDCP_ENGINE_INFO_PORT,
+        own_ports=frozenset({settings.PDCP_WEB_PORT}),
+        probe_networks=settings.PDCP_PROBE_NETWORKS,
+        probe_interval_seconds=settings.PDCP_PROBE_INTERVAL_SECONDS,
+        probe_timeout_seconds=settings.PDCP_PROBE_TIMEOUT_SECONDS,
+        register_networks=settings.PDCP_REGISTER_NETWORKS,
+        room_ttl_seconds=settings.PDCP_ROOM_TTL_SECONDS,
+        room_limit=settings.PDCP_ROOM_LIMIT,
+        kv_body_limit=settings.PDCP_KV_BODY_LIMIT_BYTES,
+        engine_body_limit=settings.PDCP_ENGINE_BODY_LIMIT_BYTES,
+        upload_budget=settings.PDCP_UPLOAD_BUDGET_BYTES,
+    )
+
+
+async def serve() -> None:
+    """Until SIGTERM or SIGINT. Raises PortTaken when a port cannot be had at the first start."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    chosen = knobs()
+    lease = Lease(settings.PDCP_DATA_DIR / "bootstrap.lock", settings.PDCP_LEASE_SECONDS)
+    sqlite = connections[FACTS].vendor == "sqlite"
+    stood_by = False
+    while not stop.is_set():
+        if not await asyncio.to_thread(lease.try_take):
+            if not stood_by:
+                stood_by = True
+                print(f"bootstrap standing by pid={os.getpid()}", flush=True)
+            try:
+                async with asyncio.timeout(STAND_BY_POLL):
+                    await stop.wait()
+            except TimeoutError:
+                pass
+            continue
+        leader = Leader(chosen, lease, sqlite=sqlite)
+        kept = await leader.run(stop, patient=stood_by, announce=lambda kv, engine: _announce(chosen.host, kv, engine))
+        if kept:
+            return
+        log.error("term_ended", advice="another process leads, or a part of this one failed; standing by")
+        stood_by = False
+
+
+def _announce(host: str, kv: int, engine: int) -> None:
+    print(f"bootstrap ready kv={host}:{kv} engine={host}:{engine} pid={os.getpid()}", flush=True)

@@ -1,0 +1,65 @@
+"""Instances that come into being by registering: one transaction of their own, before the registration."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from controlplane.domain.errors import Refused
+from controlplane.ledger.store import ADVANCE, FactStore
+
+from .fleet import MAX_INSTANCES, Fleet, Instance
+
+FIND = "SELECT id, role, intent, own_port, host_alias FROM controlplane_instance WHERE name = %s"
+ADD = """
+INSERT INTO controlplane_instance (name, role, intent, created_at, next_launch, debt_hold)
+VALUES (%s, %s, 'enabled', %s, 1, %s) RETURNING id, role, intent, own_port, host_alias"""
+EVENT = """
+INSERT INTO controlplane_event (revision, at, kind, instance, actor, reason, data)
+VALUES (%s, %s, 'instance.added', %s, '', 'registered itself', %s)"""
+
+
+class Registry:
+    """Adds an instance once, however many ranks arrive at the same moment."""
+
+    def __init__(self, fleet: Fleet, store: FactStore, *, token: int) -> None:
+        self._fleet = fleet
+        self._store = store
+        self._token = token
+        self._thread = ThreadPoolExecutor(1, "registry")
+        self._lock = asyncio.Lock()
+
+    async def adopt(self, name: str) -> Instance:
+        async with self._lock:
+            known = self._fleet.named(name)
+            if known is not None:
+                return known
+            if len(self._fleet.by_name) >= MAX_INSTANCES:
+                raise Refused(f"there are {MAX_INSTANCES} instances already; retire some", code="unavailable")
+            loop = asyncio.get_running_loop()
+            row = await loop.run_in_executor(self._thread, self._store.transact, self._token, lambda c: _add(c, name))
+            instance = Instance(row[0], name, row[1], row[2], row[3], row[4])
+            self._fleet.add(instance)
+            return instance
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _add(cursor: Any, name: str) -> Any:
+    now = time.time()
+    cursor.execute(FIND, (name,))
+    found = cursor.fetchone()
+    if found is not None:
+        return found
+    cursor.execute(ADD, (name, "prefill", now, False))
+    row = cursor.fetchone()
+    cursor.execute(ADVANCE, [1])
+    (revision,) = cursor.fetchone()
+    data = {"name": name, "role": "prefill", "own_port": None, "host_alias": None}
+    cursor.execute(EVENT, (revision, now, name, msgspec.json.encode(data).decode()))
+    return row

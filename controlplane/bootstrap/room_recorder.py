@@ -1,0 +1,102 @@
+"""Group commit of room bindings, appended to the journal; rooms never wait behind facts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from controlplane.domain.rooms import Rooms
+from controlplane.ledger.store import FencedOut, RoomStore
+
+log = structlog.get_logger()
+
+Bind = tuple[int, int, int]
+"""Instance id, room, DP rank."""
+
+
+class RoomRecorder:
+    """Binds what is durable: look-ups see a room after its commit, never before."""
+
+    def __init__(
+        self,
+        store: RoomStore,
+        rooms: Rooms,
+        *,
+        ttl_seconds: float,
+        fenced_out: Callable[[], None],
+        pause_seconds: float = 0.0,
+    ) -> None:
+        self._store = store
+        self._rooms = rooms
+        self._ttl_ms = round(ttl_seconds * 1000)
+        self._fenced_out = fenced_out
+        self._pause = pause_seconds
+        self._thread = ThreadPoolExecutor(1, "rooms")
+        self._pending: list[Bind] = []
+        self._collisions: list[tuple[int, int, int, int, float]] = []
+        self._done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._arrived = asyncio.Event()
+        # Look-ups wait for this: after a restart the directory answers first, rooms follow.
+        self.loaded = asyncio.Event()
+        self.token = 0
+        self.collisions = 0
+        self.bound = 0
+
+    def bind(self, instance: int, room: int, dp: int) -> asyncio.Future[bool]:
+        """Queue a binding; the future tells whether it is stored."""
+        self._pending.append((instance, room, dp))
+        self._arrived.set()
+        return self._done
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            batch, self._pending = self._pending, []
+            done, self._done = self._done, loop.create_future()
+            collisions, self._collisions = self._collisions, []
+            now = time.time()
+            expires_ms = round(now * 1000) + self._ttl_ms
+            rows = [(instance, room, dp, expires_ms) for instance, room, dp in batch]
+            try:
+                await loop.run_in_executor(self._thread, self._store.append, self.token, rows, collisions)
+            except FencedOut:
+                self._fenced_out()
+                return
+            except Exception as problem:
+                log.warning("rooms_not_stored", rooms=len(batch), problem=str(problem)[:300])
+                self._collisions = collisions + self._collisions
+                done.set_result(False)
+                continue
+            self._publish(rows, now)
+            done.set_result(True)
+            if self._pause:
+                await asyncio.sleep(self._pause)
+
+    def _publish(self, rows: list[tuple[int, int, int, int]], now: float) -> None:
+        now_ms = round(now * 1000)
+        rooms = self._rooms
+        for instance, room, dp, expires_ms in rows:
+            collision = rooms.bind(instance, room, dp, expires_ms, now_ms)
+            if collision is not None:
+                self.collisions += 1
+                self._collisions.append((instance, room, collision.before, collision.after, now))
+        self.bound += len(rows)
+        if rooms.count > rooms.limit:
+            rooms.keep_bound()
+        if len(self._collisions) > 1000:
+            del self._collisions[:-1000]
+
+    async def sweep_forever(self) -> None:
+        """Free expired rooms a few at a time; they are not answered any more anyway."""
+        while True:
+            gone = self._rooms.sweep(round(time.time() * 1000))
+            await asyncio.sleep(0.02 if gone else 0.5)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)

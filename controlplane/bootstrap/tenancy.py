@@ -1,0 +1,67 @@
+"""Which instance a request means. The path cannot say it on SGLang's wire, so six things may, in this order."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from controlplane.domain.errors import Refused
+
+from .fleet import DEFAULT_NAME, Fleet, Instance, check_name
+
+PREFIX = "/i/"
+
+
+class Meant(NamedTuple):
+    """The name that was said (or the default's), the instance of that name if there is one, and the bare path."""
+
+    name: str
+    instance: Instance | None
+    path: str
+    named: bool
+
+
+def strip_prefix(path: str) -> tuple[str | None, str]:
+    """`/i/NAME/route` is `/route` of NAME."""
+    if not path.startswith(PREFIX):
+        return None, path
+    name, slash, rest = path[len(PREFIX) :].partition("/")
+    return unquote(name), slash + rest
+
+
+def meant(fleet: Fleet, headers: dict[bytes, bytes], path: str, port: int) -> Meant:
+    """Raises Refused: 503 when several instances share the listener and nothing names one, 400 for a bad name."""
+    name, bare = strip_prefix(path)
+    if name is None:
+        given = headers.get(b"x-pd-instance")
+        name = given.decode("latin-1") if given else _basic_user(headers.get(b"authorization"))
+    if name is not None:
+        return Meant(check_name(name), fleet.named(name), bare, True)
+    instance = fleet.by_port.get(port)
+    if instance is None and fleet.by_alias:
+        instance = fleet.by_alias.get(_host(headers.get(b"host", b"")))
+    if instance is None:
+        instance = fleet.only_one()
+    return Meant(instance.name if instance else DEFAULT_NAME, instance, bare, False)
+
+
+def _basic_user(authorization: bytes | None) -> str | None:
+    """The user name of HTTP Basic: what an unmodified decode sends for bootstrap_host "NAME:x@host". It is an
+    identifier; the password beside it is never read."""
+    if authorization is None or authorization[:6].lower() != b"basic ":
+        return None
+    try:
+        pair = base64.b64decode(authorization[6:].strip(), validate=True).decode("latin-1")
+    except (binascii.Error, ValueError):
+        raise Refused("the Authorization header is not HTTP Basic", code="malformed") from None
+    user = unquote(pair.partition(":")[0])
+    return user or None
+
+
+def _host(host: bytes) -> str:
+    text = host.decode("latin-1").lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.rsplit(":", 1)[0] if text.count(":") == 1 else text

@@ -1,0 +1,159 @@
+"""Transfer-engine info: which session serves which rank's weights, with an epoch of its own per rank.
+
+It arrives before the KV registration, once, without a retry, often from seeds that are no PD workers at all, so it
+belongs to the instance, not to a launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from .contact import Contact
+from .events import Event
+from .launch import CONFIRM_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEntry:
+    """One published session. `digest` names the stored dictionary; bytes never come into the domain.
+
+    `old_style` says that only `tp_rank` was sent, so another stage may mean the same key.
+    """
+
+    rank: int
+    session: str
+    digest: str
+    tensors: int
+    total_bytes: int
+    at: float
+    old_style: bool = False
+    epoch: int = 1
+    contact: Contact = Contact.UNPROBED
+    refused_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTable:
+    """`live` answers look-ups; `conflicts` are living second claims of an old-style key: kept, shown, not served."""
+
+    live: Mapping[int, EngineEntry] = field(default_factory=dict)
+    conflicts: Mapping[int, EngineEntry] = field(default_factory=dict)
+    epochs: Mapping[int, int] = field(default_factory=dict)
+
+    def sessions(self) -> set[str]:
+        return {e.session for e in self.live.values()} | {e.session for e in self.conflicts.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEvent(Event):
+    """Base of engine events; `launch` is always 0, since sessions belong to the instance."""
+
+    entry: EngineEntry
+
+    def data(self) -> dict[str, object]:
+        e = self.entry
+        return {
+            "rank": e.rank,
+            "session": e.session,
+            "epoch": e.epoch,
+            "digest": e.digest,
+            "tensors": e.tensors,
+            "total_bytes": e.total_bytes,
+            "old_style": e.old_style,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePublished(EngineEvent):
+    kind: ClassVar[str] = "engine.published"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConflicted(EngineEvent):
+    kind: ClassVar[str] = "engine.conflicted"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRetired(EngineEvent):
+    kind: ClassVar[str] = "engine.retired"
+    reason: str = ""
+
+    def data(self) -> dict[str, object]:
+        return {"rank": self.entry.rank, "session": self.entry.session, "epoch": self.entry.epoch, "reason": self.reason}
+
+
+EngineChange = tuple[EngineTable, list[EngineEvent]]
+
+
+def publish(table: EngineTable, entry: EngineEntry) -> EngineChange:
+    """A session's dictionary for its rank. The same session replaces its own; another one opens a new epoch,
+    unless the key is old-style and its present session is known to be alive: that is a conflict."""
+    present = table.live.get(entry.rank)
+    if present is not None and present.session == entry.session:
+        if present.digest == entry.digest:
+            return table, []
+        return _make_live(table, replace(entry, epoch=present.epoch))
+    if present is not None and entry.old_style and present.contact is Contact.UP:
+        known = table.conflicts.get(entry.rank)
+        if known is not None and (known.session, known.digest) == (entry.session, entry.digest):
+            return table, []
+        kept = replace(entry, epoch=_next_epoch(table, entry.rank))
+        conflicts = {**table.conflicts, entry.rank: kept}
+        epochs = {**table.epochs, entry.rank: kept.epoch}
+        return replace(table, conflicts=conflicts, epochs=epochs), [EngineConflicted(0, kept)]
+    events: list[EngineEvent] = []
+    if present is not None:
+        events.append(EngineRetired(0, present, f"session {entry.session} took its place"))
+    table, published = _make_live(table, replace(entry, epoch=_next_epoch(table, entry.rank)))
+    return table, events + published
+
+
+def observe_sessions(table: EngineTable, verdicts: Mapping[str, Contact], now: float) -> tuple[EngineTable, list[EngineEvent], set[str]]:
+    """Apply probes of sessions. One that refuses twice is retired, and a conflict takes its place.
+
+    The third value are sessions to ask again after CONFIRM_AFTER.
+    """
+    events: list[EngineEvent] = []
+    again: set[str] = set()
+    live, conflicts = dict(table.live), dict(table.conflicts)
+    for entries in (live, conflicts):
+        for rank, entry in list(entries.items()):
+            contact = verdicts.get(entry.session, Contact.UNPROBED)
+            if contact is Contact.UNPROBED:
+                continue
+            if contact is not Contact.REFUSED:
+                entries[rank] = replace(entry, contact=contact, refused_at=None)
+            elif entry.refused_at is None:
+                entries[rank] = replace(entry, refused_at=now)
+                again.add(entry.session)
+            elif now - entry.refused_at >= CONFIRM_AFTER:
+                del entries[rank]
+                events.append(EngineRetired(0, entry, f"session {entry.session} refuses connections"))
+            else:
+                again.add(entry.session)
+    for rank, entry in list(conflicts.items()):
+        if rank not in live:
+            live[rank] = conflicts.pop(rank)
+            events.append(EnginePublished(0, entry))
+    return EngineTable(live, conflicts, table.epochs), events, again
+
+
+def retire_before(table: EngineTable, at: float, reason: str) -> EngineChange:
+    """Sessions published before `at` end with the launch they came with."""
+    old = [e for entries in (table.live, table.conflicts) for e in entries.values() if e.at < at]
+    live = {r: e for r, e in table.live.items() if e.at >= at}
+    conflicts = {r: e for r, e in table.conflicts.items() if e.at >= at}
+    return EngineTable(live, conflicts, table.epochs), [EngineRetired(0, e, reason) for e in old]
+
+
+def _make_live(table: EngineTable, entry: EngineEntry) -> EngineChange:
+    conflicts = {r: e for r, e in table.conflicts.items() if r != entry.rank or e.session != entry.session}
+    live = {**table.live, entry.rank: entry}
+    epochs = {**table.epochs, entry.rank: max(entry.epoch, table.epochs.get(entry.rank, 0))}
+    return EngineTable(live, conflicts, epochs), [EnginePublished(0, entry)]
+
+
+def _next_epoch(table: EngineTable, rank: int) -> int:
+    return table.epochs.get(rank, 0) + 1

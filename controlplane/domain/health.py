@@ -1,0 +1,74 @@
+"""`/health` of an instance, and the evidence that ends a flush.
+
+A decode keeps what it resolved until `/health` of that address is not 200 twice in a row, so a flush lasts until
+every poller was told twice, and look-ups answer 503 until then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .directory import Directory
+
+POLLER_MEMORY = 60.0
+"""Seconds for which a poll on an open connection makes its peer somebody to wait for."""
+
+CLOSED_COUNTS = 12.0
+"""Seconds for which a poller whose connection closed may come back on another one."""
+
+FLUSH_LIMIT = 60.0
+"""Seconds after which a flush ends whatever was seen."""
+
+TWICE = 2
+
+
+def health_status(directory: Directory | None, *, retired: bool) -> int:
+    """200, 503 while a flush is owed or a launch that served is broken, 404 for the unknown and the retired."""
+    if directory is None or retired:
+        return 404
+    return 503 if directory.debt is not None else 200
+
+
+@dataclass(frozen=True, slots=True)
+class Poller:
+    """One connection that asked `/health`: when last, and how often in a row it was told no."""
+
+    polled_at: float
+    refusals: int = 0
+    closed_at: float | None = None
+
+
+class Pollers:
+    """Who asks `/health` of one instance. Counted at the door, never stored: after a restart of ours all of them
+    count as closed at that moment."""
+
+    def __init__(self, *, unknown_until: float = 0.0) -> None:
+        self._pollers: dict[int, Poller] = {}
+        self._unknown_until = unknown_until
+
+    def polled(self, connection: int, status: int, now: float) -> None:
+        known = self._pollers.get(connection)
+        refusals = 0 if status == 200 else (known.refusals if known else 0) + 1
+        self._pollers[connection] = Poller(now, refusals)
+
+    def closed(self, connection: int, now: float) -> None:
+        known = self._pollers.get(connection)
+        if known is not None:
+            self._pollers[connection] = replace(known, closed_at=now)
+
+    def waiting(self, now: float) -> int:
+        """How many have not been told twice yet; forgets those that no longer count."""
+        for connection, poller in list(self._pollers.items()):
+            if _forgotten(poller, now):
+                del self._pollers[connection]
+        waiting = sum(poller.refusals < TWICE for poller in self._pollers.values())
+        return waiting + (1 if now < self._unknown_until else 0)
+
+    def flush_is_over(self, since: float, now: float) -> bool:
+        return now - since >= FLUSH_LIMIT or self.waiting(now) == 0
+
+
+def _forgotten(poller: Poller, now: float) -> bool:
+    if poller.closed_at is not None and now - poller.closed_at >= CLOSED_COUNTS:
+        return True
+    return now - poller.polled_at > POLLER_MEMORY

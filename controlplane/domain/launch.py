@@ -1,0 +1,158 @@
+"""One launch of an instance: who sits where, whether it is whole, and what one probe does to a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from .contact import Contact
+from .topology import SharedFacts, Slot, Topology
+
+JOIN_WINDOW = 120.0
+"""Seconds within which a PUT keeps a launch open for others, and a repeated row may be adopted."""
+
+CONFIRM_AFTER = 0.3
+"""Seconds between the two refusals that make a verdict."""
+
+PROOF_LASTS = 2.0
+"""Seconds for which a proof counts as belonging to the probe round of a launch that has just become full."""
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A rank as it registered, and what probes saw of it. Times are seconds since the epoch."""
+
+    slot: Slot
+    ip: str
+    port: int
+    http_port: int | None
+    first_at: float
+    seen_at: float
+    again_at: float | None = None
+    contact: Contact = Contact.UNPROBED
+    greeted: bool = False
+    probed_at: float | None = None
+    refused_at: float | None = None
+    flags: tuple[str, ...] = ()
+    adopted: bool = False
+
+    @property
+    def address(self) -> Address:
+        return (self.ip, self.port)
+
+    @property
+    def answers(self) -> bool:
+        return self.contact is Contact.UP
+
+    @property
+    def probeable(self) -> bool:
+        return "unprobed" not in self.flags
+
+    @property
+    def pending(self) -> bool:
+        """Nobody has asked this address yet, but somebody will."""
+        return self.contact is Contact.UNPROBED and self.probeable
+
+    @property
+    def living(self) -> bool:
+        """Answers, or may yet prove to: what a newcomer may not displace on a guess."""
+        return self.answers or self.pending
+
+    def observed(self, contact: Contact, now: float) -> tuple[Row, bool]:
+        """The row after one probe, and whether it has to leave.
+
+        Only a refusal counts against a rank, and only the second one, CONFIRM_AFTER later. Time-outs
+        (silent, unreached) and strangers change what is shown, never membership.
+        """
+        if contact is Contact.UNPROBED:
+            return self, False
+        if contact is not Contact.REFUSED:
+            row = replace(self, contact=contact, probed_at=now, refused_at=None)
+            return (replace(row, greeted=True, adopted=False) if contact is Contact.UP else row), False
+        if self.refused_at is None:
+            return replace(self, refused_at=now), False
+        if now - self.refused_at < CONFIRM_AFTER:
+            return self, False
+        return replace(self, contact=contact, probed_at=now), True
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A generation. `served` says that it was complete once, so decodes may have cached it."""
+
+    number: int
+    token: str | None
+    topology: Topology
+    facts: SharedFacts
+    rows: Mapping[Slot, Row]
+    opened_at: float
+    put_at: float
+    full_at: float | None = None
+    complete: bool = False
+    served: bool = False
+    unchecked: bool = False
+    claims: Mapping[Slot, Row] = field(default_factory=dict)
+    at: Mapping[Address, Slot] = field(default_factory=dict)
+
+    @property
+    def full(self) -> bool:
+        return len(self.rows) == self.topology.size
+
+    @property
+    def proven(self) -> bool:
+        """Whether the one probe round that a full launch owes has happened, and nobody is under suspicion."""
+        if self.full_at is None:
+            return False
+        since = self.full_at - PROOF_LASTS
+        for row in self.rows.values():
+            if row.refused_at is not None:
+                return False
+            if row.probeable and (row.probed_at is None or row.probed_at < since):
+                return False
+        return True
+
+    @property
+    def has_answering(self) -> bool:
+        return any(row.answers for row in self.rows.values())
+
+    @property
+    def has_living(self) -> bool:
+        return any(row.living for row in self.rows.values())
+
+    def is_open(self, now: float) -> bool:
+        """Whether an unmarked PUT that agrees may still belong to this launch."""
+        return now - self.put_at <= JOIN_WINDOW or self.has_answering
+
+    def agrees(self, topology: Topology, facts: SharedFacts) -> bool:
+        return self.topology == topology and self.facts.disagreement(facts) is None
+
+    def missing(self, limit: int = 16) -> list[Slot]:
+        return self.topology.missing(self.rows, limit)
+
+    def with_row(self, row: Row, *, now: float, facts: SharedFacts | None = None) -> Launch:
+        """The launch with `row` in its slot, whoever sat there before."""
+        rows, at = dict(self.rows), dict(self.at)
+        before = rows.get(row.slot)
+        if before is not None and at.get(before.address) == row.slot:
+            del at[before.address]
+        rows[row.slot] = row
+        at[row.address] = row.slot
+        full_at = now if len(rows) == self.topology.size else None
+        filled = self.facts.filled_from(facts) if facts is not None else self.facts
+        return replace(self, rows=rows, at=at, put_at=now, full_at=full_at, facts=filled, complete=False)
+
+    def refreshed(self, row: Row, *, put_at: float | None = None) -> Launch:
+        """The same membership, with one row seen or probed again."""
+        rows = dict(self.rows)
+        rows[row.slot] = row
+        return replace(self, rows=rows, put_at=self.put_at if put_at is None else put_at)
+
+    def without(self, slots: Iterable[Slot]) -> Launch:
+        rows, at = dict(self.rows), dict(self.at)
+        for slot in slots:
+            row = rows.pop(slot, None)
+            if row is not None and at.get(row.address) == slot:
+                del at[row.address]
+        return replace(self, rows=rows, at=at, full_at=None, complete=False)

@@ -1,0 +1,157 @@
+"""What follows of itself after every change: one table of rules, applied until none has anything to do.
+
+The rules are those of launches in the wire's description: dropped when all rows refuse, complete after one probe
+round, promoted when nobody of the old launch who could be harmed still answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from .contact import Contact
+from .directory import Change, Fence
+from .events import LaunchCompleted, LaunchDropped, LaunchPromoted
+from .launch import PROOF_LASTS, Launch, Row
+
+
+def settle(change: Change) -> None:
+    """Apply the rules of RULES until the directory rests. Each step shrinks or completes a launch, so it ends."""
+    while any(rule(change) for rule in RULES):
+        pass
+
+
+def seat_claims(change: Change) -> bool:
+    """A slot whose owner left goes to the rank that claimed it."""
+    for launch in (change.current, change.candidate):
+        if launch is not None:
+            for slot, row in launch.claims.items():
+                if slot not in launch.rows:
+                    change.seat(launch, row)
+                    return True
+    return False
+
+
+def drop_empty_candidate(change: Change) -> bool:
+    candidate = change.candidate
+    if candidate is None or candidate.rows:
+        return False
+    change.candidate = None
+    change.events.append(LaunchDropped(candidate.number, "all of its ranks left"))
+    return True
+
+
+def owe_health(change: Change) -> bool:
+    """A launch that served and lost a rank: decodes must drop what they cached of it."""
+    current = change.current
+    if current is None or not current.served or current.complete or (change.debt and change.debt.hold):
+        return False
+    missing = ", ".join(str(slot) for slot in current.missing(3)) or "a rank"
+    change.owe(current.number, hold=True, reason=f"launch {current.number} served and lost {missing}")
+    return True
+
+
+def drop_dead_current(change: Change) -> bool:
+    current, candidate = change.current, change.candidate
+    if current is None or current.rows:
+        return False
+    change.current, change.candidate = candidate, None
+    change.events.append(LaunchDropped(current.number, "all of its ranks left"))
+    if candidate is not None:
+        change.events.append(LaunchPromoted(candidate.number, current.number, complete=False, unchecked=False))
+    return True
+
+
+def merge_unserved(change: Change) -> bool:
+    """Two halves of one launch: the first PUTs of a restart joined what a dead launch had begun.
+
+    Nobody was ever served from that beginning, its conflicting rows are gone, and both halves agree: they are
+    one launch as far as anybody can tell.
+    """
+    current, candidate = change.current, change.candidate
+    if current is None or candidate is None or current.served or not current.rows:
+        return False
+    if current.token != candidate.token or not candidate.agrees(current.topology, current.facts):
+        return False
+    if not current.is_open(change.now) or not current.rows.keys().isdisjoint(candidate.rows):
+        return False
+    for row in list(current.rows.values()):
+        assert change.current is not None
+        change.unseat(change.current, [row.slot], f"went on in launch {candidate.number}")
+        candidate = change.seat(candidate, replace(row, adopted=True), current.facts)
+    return True
+
+
+def complete_current(change: Change) -> bool:
+    current = change.current
+    if current is None or current.complete or not _whole(change, current):
+        return False
+    change.current = replace(current, complete=True, served=True)
+    change.events.append(LaunchCompleted(current.number))
+    if change.debt is not None and change.debt.hold:
+        change.owe(current.number, hold=False, reason="complete again; decodes may still hold old addresses")
+    return True
+
+
+def promote_candidate(change: Change) -> bool:
+    current, candidate = change.current, change.candidate
+    if current is None or candidate is None or not _whole(change, candidate):
+        return False
+    if current.complete and _someone_answers(change, current, candidate):
+        return False
+    promote(change, current, candidate)
+    return True
+
+
+def promote(change: Change, current: Launch, candidate: Launch) -> None:
+    """The candidate takes over, atomically; decodes of a launch that served are flushed."""
+    others = [row for row in current.rows.values() if row.address not in candidate.at]
+    unchecked = any(row.contact is not Contact.REFUSED and not row.greeted for row in others)
+    promoted = replace(candidate, complete=True, served=True, unchecked=unchecked)
+    change.current, change.candidate = promoted, None
+    change.fence = Fence(change.now, {row.address: row.contact for row in others})
+    change.events.append(LaunchPromoted(candidate.number, current.number, complete=True, unchecked=unchecked))
+    if change.debt is not None or current.served:
+        change.owe(candidate.number, hold=False, reason=f"launch {current.number} was replaced")
+
+
+def _whole(change: Change, launch: Launch) -> bool:
+    """Full, and proven by a probe round at that moment. Asks for the round when it is still owed."""
+    if not launch.full:
+        return False
+    if launch.proven:
+        return True
+    assert launch.full_at is not None
+    change.probe.update(row.address for row in launch.rows.values() if _owes_proof(row, launch.full_at))
+    return False
+
+
+def _someone_answers(change: Change, current: Launch, candidate: Launch) -> bool:
+    """Whether a rank that the candidate does not contain is alive, on evidence not older than the candidate."""
+    assert candidate.full_at is not None
+    alive = False
+    for row in current.rows.values():
+        if row.address in candidate.at:
+            continue
+        if _owes_proof(row, candidate.full_at):
+            change.probe.add(row.address)
+            alive = True
+        elif row.answers or row.refused_at is not None:
+            # A first refusal is not yet a verdict.
+            alive = True
+    return alive
+
+
+def _owes_proof(row: Row, since: float) -> bool:
+    return row.probeable and (row.probed_at is None or row.probed_at < since - PROOF_LASTS)
+
+
+RULES: tuple[Callable[[Change], bool], ...] = (
+    seat_claims,
+    drop_empty_candidate,
+    owe_health,
+    drop_dead_current,
+    merge_unserved,
+    complete_current,
+    promote_candidate,
+)

@@ -1,0 +1,36 @@
+"""Transfer-engine info. Written by the bootstrap process alone."""
+
+from django.db import models
+
+
+class EngineBody(models.Model):
+    """A weights dictionary once, however many ranks and epochs share it: compact JSON, zlib-compressed."""
+
+    digest = models.CharField(max_length=64, primary_key=True)
+    compressed = models.BinaryField()
+    size_bytes = models.PositiveBigIntegerField()
+
+
+class EngineInfo(models.Model):
+    """One published session of one rank. At most one is live per rank; a conflict is kept beside it."""
+
+    class State(models.TextChoices):
+        LIVE = "live"
+        CONFLICT = "conflict"
+        RETIRED = "retired"
+
+    instance_id = models.BigIntegerField()
+    rank = models.BigIntegerField()
+    epoch = models.PositiveIntegerField()
+    session = models.CharField(max_length=300)
+    digest = models.CharField(max_length=64)
+    tensors = models.PositiveIntegerField()
+    total_bytes = models.PositiveBigIntegerField()
+    old_style = models.BooleanField(default=False)
+    state = models.CharField(max_length=10, choices=State.choices)
+    at = models.FloatField()
+    ended_at = models.FloatField(null=True)
+    ended_reason = models.TextField(default="")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["instance_id", "rank", "epoch"], name="engine_epoch")]

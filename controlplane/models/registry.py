@@ -1,0 +1,90 @@
+"""Instances, their launches and ranks. Registration is written by the bootstrap process, intent by commands."""
+
+from django.db import models
+
+
+class Instance(models.Model):
+    """One launchable engine. `next_launch`, `debt_*` and `created_at` belong to the bootstrap process; `role`,
+    `intent`, `own_port` and `host_alias` to operators."""
+
+    class Role(models.TextChoices):
+        PREFILL = "prefill"
+        DECODE = "decode"
+        SEED = "seed"
+
+    class Intent(models.TextChoices):
+        ENABLED = "enabled"
+        CORDONED = "cordoned"
+        DRAINING = "draining"
+        RETIRED = "retired"
+
+    name = models.CharField(max_length=100, unique=True)
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.PREFILL)
+    intent = models.CharField(max_length=10, choices=Intent.choices, default=Intent.ENABLED)
+    own_port = models.PositiveIntegerField(null=True, blank=True, unique=True)
+    host_alias = models.CharField(max_length=253, null=True, blank=True, unique=True)
+    created_at = models.FloatField()
+    retired_at = models.FloatField(null=True, blank=True)
+    next_launch = models.PositiveIntegerField(default=1)
+    debt_since = models.FloatField(null=True, blank=True)
+    debt_hold = models.BooleanField(default=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Launch(models.Model):
+    """A generation of an instance. Written by the bootstrap process alone."""
+
+    class State(models.TextChoices):
+        CURRENT = "current"
+        CANDIDATE = "candidate"
+        REPLACED = "replaced"
+        DROPPED = "dropped"
+
+    # No database-level foreign keys here: a deadlock between the recorder and a command was reproduced with them.
+    instance_id = models.BigIntegerField()
+    number = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=State.choices)
+    token = models.CharField(max_length=128, null=True)
+    dp = models.PositiveIntegerField()
+    cp = models.PositiveIntegerField()
+    tp = models.PositiveIntegerField()
+    pp = models.PositiveIntegerField()
+    facts = models.TextField()
+    opened_at = models.FloatField()
+    completed_at = models.FloatField(null=True)
+    unchecked = models.BooleanField(default=False)
+    ended_at = models.FloatField(null=True)
+    ended_reason = models.TextField(default="")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["instance_id", "number"], name="launch_number")]
+
+
+class Rank(models.Model):
+    """Who sits, or sat, in a slot of a launch. Written by the bootstrap process alone; times are epoch seconds."""
+
+    instance_id = models.BigIntegerField()
+    launch = models.PositiveIntegerField()
+    dp = models.PositiveIntegerField()
+    cp = models.PositiveIntegerField()
+    tp = models.PositiveIntegerField()
+    pp = models.PositiveIntegerField()
+    ip = models.CharField(max_length=253)
+    port = models.PositiveIntegerField()
+    http_port = models.PositiveIntegerField(null=True)
+    first_at = models.FloatField()
+    seen_at = models.FloatField()
+    again_at = models.FloatField(null=True)
+    contact = models.CharField(max_length=10)
+    greeted = models.BooleanField(default=False)
+    adopted = models.BooleanField(default=False)
+    flags = models.CharField(max_length=100, default="")
+    left_at = models.FloatField(null=True)
+    left_reason = models.TextField(default="")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["instance_id", "launch", "dp", "cp", "tp", "pp"], name="rank_slot")
+        ]

@@ -1,0 +1,53 @@
+"""An answer on the wire, and the few that never change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from controlplane.domain.errors import Refused
+
+TEXT = b"text/plain; charset=utf-8"
+JSON = b"application/json; charset=utf-8"
+PLAIN_JSON = b"application/json"
+
+STATUS_OF_CODE = {"conflict": 409, "too_large": 413, "not_found": 404, "unavailable": 503, "forbidden": 403}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes
+    content_type: bytes = TEXT
+    close: bool = False
+
+
+OK = Reply(200, b"OK")
+KV_NOT_FOUND = Reply(404, b"404: Not Found")
+KV_METHOD = Reply(405, b"405: Method Not Allowed")
+ROUTE_METHOD = Reply(405, b"Method not allowed", JSON)
+MISSING_INPUTS = Reply(400, b"Missing inputs for bootstrap server.")
+ENGINE_NOT_FOUND = Reply(404, b'{"detail":"Not Found"}', PLAIN_JSON)
+ENGINE_METHOD = Reply(405, b'{"detail":"Method Not Allowed"}', PLAIN_JSON)
+
+
+def text(status: int, sentence: str, *, close: bool = False) -> Reply:
+    return Reply(status, sentence.encode(), TEXT, close)
+
+
+def refusal(refused: Refused) -> Reply:
+    """The KV wire's way to say no: the sentence as text. Unknown codes are the caller's fault: 400."""
+    return text(STATUS_OF_CODE.get(refused.code, 400), refused.sentence)
+
+
+def detail(status: int, sentence: Any, *, close: bool = False) -> Reply:
+    """The engine-info wire's way (FastAPI): `{"detail": …}`, compact."""
+    return Reply(status, msgspec.json.encode({"detail": sentence}), PLAIN_JSON, close)
+
+
+def spaced_json(value: Any) -> bytes:
+    """JSON as aiohttp writes it: `", "` and `": "`, ASCII."""
+    return json.dumps(value).encode()

@@ -1,0 +1,159 @@
+"""Settings, all from the environment: one line a knob, its unit in its name, its meaning in .env.example."""
+
+from pathlib import Path
+from typing import Any
+
+from csp.constants import NONE, SELF
+
+from controlplane import databases, env, logs
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env.load_file(Path(env.text("PDCP_ENV_FILE", str(BASE_DIR / ".env"))))
+
+# --- Where things are ---------------------------------------------------------------------------------------
+PDCP_DATA_DIR = env.directory("PDCP_DATA_DIR", Path("var"), relative_to=BASE_DIR)
+PDCP_BOOTSTRAP_HOST = env.text("PDCP_BOOTSTRAP_HOST", "127.0.0.1")
+PDCP_KV_PORT = env.port("PDCP_KV_PORT", 8998)
+PDCP_ENGINE_INFO_PORT = env.port("PDCP_ENGINE_INFO_PORT", 6789)
+PDCP_WEB_HOST = env.text("PDCP_WEB_HOST", "127.0.0.1")
+PDCP_WEB_PORT = env.port("PDCP_WEB_PORT", 8000)
+
+# --- Bootstrap: who may write, what is probed, what is kept and for how long --------------------------------
+PDCP_REGISTER_NETWORKS = env.networks("PDCP_REGISTER_NETWORKS", ["0.0.0.0/0", "::/0"])
+PDCP_PROBE_NETWORKS = env.networks(
+    "PDCP_PROBE_NETWORKS",
+    ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128"],
+)
+PDCP_PROBE_INTERVAL_SECONDS = env.number("PDCP_PROBE_INTERVAL_SECONDS", 2.0)
+PDCP_PROBE_TIMEOUT_SECONDS = env.number("PDCP_PROBE_TIMEOUT_SECONDS", 1.0, at_least=0.05, at_most=60)
+PDCP_LEASE_SECONDS = env.number("PDCP_LEASE_SECONDS", 3.0, at_least=0.5, at_most=60)
+PDCP_ROOM_TTL_SECONDS = env.number("PDCP_ROOM_TTL_SECONDS", 360.0, at_least=1)
+PDCP_ROOM_LIMIT = env.integer("PDCP_ROOM_LIMIT", 2_000_000, at_least=1)
+PDCP_KV_BODY_LIMIT_BYTES = env.integer("PDCP_KV_BODY_LIMIT_BYTES", 4 * 2**20, at_least=1024)
+PDCP_ENGINE_BODY_LIMIT_BYTES = env.integer("PDCP_ENGINE_BODY_LIMIT_BYTES", 16 * 2**20, at_least=1024)
+PDCP_UPLOAD_BUDGET_BYTES = env.integer("PDCP_UPLOAD_BUDGET_BYTES", 256 * 2**20, at_least=1024)
+if max(PDCP_KV_BODY_LIMIT_BYTES, PDCP_ENGINE_BODY_LIMIT_BYTES) > PDCP_UPLOAD_BUDGET_BYTES:
+    raise env.BadSetting(
+        "PDCP_UPLOAD_BUDGET_BYTES", "must hold at least one body of the largest size allowed"
+    )
+
+# --- Databases ----------------------------------------------------------------------------------------------
+PDCP_SQLITE_SYNCHRONOUS = env.choice("PDCP_SQLITE_SYNCHRONOUS", "NORMAL", among=["NORMAL", "FULL"])
+DATABASES: dict[str, dict[str, Any]] = databases.from_url(
+    env.text("DATABASE_URL"), data_dir=PDCP_DATA_DIR, synchronous=PDCP_SQLITE_SYNCHRONOUS
+)
+DATABASE_ROUTERS = ["controlplane.databases.TrafficRouter"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- Redis: given, or the embedded one that `manage.py up` runs in this data directory ----------------------
+REDIS_URL = env.redis_url("REDIS_URL", announced_in=PDCP_DATA_DIR / "redis-url")
+CELERY_BROKER_URL = env.broker_url(REDIS_URL)
+CELERY_BROKER_TRANSPORT_OPTIONS = {"global_keyprefix": "pdcp:"}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_TIME_LIMIT = 60
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_REDIRECT_STDOUTS = False
+CELERY_BEAT_SCHEDULE_FILENAME = str(PDCP_DATA_DIR / "beat-schedule")
+CELERY_BEAT_SCHEDULE = {
+    "delete spent sign-in links": {
+        "task": "controlplane.tasks.housekeeping.delete_spent_sign_in_links",
+        "schedule": 300.0,
+        # A run that waited longer than its period has been overtaken by the next one.
+        "options": {"expires": 300},
+    },
+}
+CACHES = {
+    "default": (
+        {
+            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "LOCATION": REDIS_URL,
+            "KEY_PREFIX": "pdcp",
+        }
+        if REDIS_URL
+        else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    )
+}
+
+# --- Web ----------------------------------------------------------------------------------------------------
+DEBUG = env.flag("DEBUG")
+SECRET_KEY = env.secret_key(PDCP_DATA_DIR)
+ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.listing("CSRF_TRUSTED_ORIGINS")
+ROOT_URLCONF = "controlplane.urls"
+ASGI_APPLICATION = "controlplane.asgi.application"
+LOGIN_URL = "admin:login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "home"
+# Behind TLS the browser must not send cookies over plain HTTP; a laptop on loopback has no TLS.
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(url.startswith("https://") for url in CSRF_TRUSTED_ORIGINS)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SESSION_COOKIE_SECURE else None
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "img-src": [SELF, "data:"],
+        "object-src": [NONE],
+    }
+}
+
+INSTALLED_APPS = [
+    "controlplane.apps.ControlPlaneConfig",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_structlog",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_structlog.middlewares.RequestMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+STATIC_URL = "/static/"
+STATIC_ROOT = PDCP_DATA_DIR / "static"
+# Files are found where the apps keep them: no collectstatic step before the first page.
+SERVESTATIC_USE_FINDERS = True
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+
+# --- Logs ---------------------------------------------------------------------------------------------------
+LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", among=["DEBUG", "INFO", "WARNING", "ERROR"])
+LOG_FORMAT = env.choice("LOG_FORMAT", "console", among=["console", "json"])
+LOGGING_CONFIG = None
+logs.configure(level=LOG_LEVEL, form=LOG_FORMAT)
+DJANGO_STRUCTLOG_CELERY_ENABLED = True

@@ -1,0 +1,1 @@
+"""A prefill instance without a model: ranks that listen, greet and register as SGLang's do."""

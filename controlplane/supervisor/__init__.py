@@ -1,0 +1,1 @@
+"""Starts the processes of the control plane on one host, keeps them running, and stops them all."""

@@ -1,0 +1,1 @@
+"""The web process itself: its server, its health, its first page."""

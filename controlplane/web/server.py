@@ -1,0 +1,43 @@
+"""The web process: uvicorn around the ASGI application, on a socket that is opened first."""
+
+import signal
+import socket
+from types import FrameType
+
+import uvicorn
+
+from controlplane.web import health
+
+GRACE_SECONDS = 5
+
+
+class Server(uvicorn.Server):
+    """Says when it serves, and tells /readyz when it is about to stop."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if sockets and not self.should_exit:
+            print(f"web ready {url_of(sockets[0])}", flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        health.shutting_down.set()
+        super().handle_exit(sig, frame)
+        # uvicorn raises what it caught once more when it has stopped; asked to stop, we end with 0.
+        self._captured_signals = [caught for caught in self._captured_signals if caught == signal.SIGINT]
+
+
+def serve(listener: socket.socket) -> None:
+    config = uvicorn.Config(
+        "controlplane.asgi:application",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    Server(config).run(sockets=[listener])
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if listener.family == socket.AF_INET6 else f"http://{host}:{port}"

@@ -1,0 +1,43 @@
+"""Deaths and restarts, seen by real decode ranks."""
+
+
+def test_the_real_heartbeat_keeps_a_living_server_and_drops_a_dead_one(target, sglang):
+    target.start()
+    facts = sglang.open("heartbeat", port=target.kv_port)
+    assert facts["still_cached"]
+    assert facts["beats"] >= 5
+    target.stop()
+    facts = sglang.go_on()
+    assert facts["dropped_after"] is not None
+    assert facts["room_failed"]
+    assert "Lost connection with prefill instance" in facts["reason"]
+
+
+def test_new_ports_of_a_restarted_prefill_reach_a_decode_through_health_alone(target, sglang):
+    target.start()
+    facts = sglang.open("restarted_prefill", port=target.kv_port, patience=30 if target.is_ours else 3)
+    old, new = facts["old"], facts["new"]
+    assert facts["before"] == old, "the cache was not filled"
+    last = facts["seen"][-1][1]
+    if not target.is_ours:
+        # The original's /health is constant, so a decode keeps the dead ports for ever.
+        assert last == old
+        return
+    assert last == new, facts["seen"]
+    assert facts["rooms_in_flight_failed"] == [True, True]
+    # On the way every request goes to the old launch, to the new one, or fails; never to anything else.
+    for _, ports in facts["seen"]:
+        for rank, got in enumerate(ports):
+            assert got in (None, old[rank], new[rank])
+    assert all(count >= 1 for count in facts["frames_at_new_ranks"].values())
+
+
+def test_a_killed_directory_has_forgotten_nothing(ours, sglang):
+    ours.start()
+    assert sglang.open("restarted_directory", port=ours.kv_port) == {"registered": 4}
+    ours.ours.restart()
+    facts = sglang.go_on()
+    assert facts["ready"]
+    assert facts["fresh"] == facts["wanted"]
+    assert facts["cached"] == facts["wanted"]
+    assert facts["room"] == {"77": 1}

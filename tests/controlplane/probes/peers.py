@@ -1,0 +1,74 @@
+"""Real peers for probes to meet: each a context manager that yields the port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import zmq
+
+
+def free_port(family: int = socket.AF_INET) -> int:
+    with socket.socket(family) as probe:
+        probe.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def pull(host: str = "127.0.0.1") -> Iterator[int]:
+    """A rank's socket as SGLang opens it."""
+    with zmq.Context() as context, context.socket(zmq.PULL) as listener:
+        listener.setsockopt(zmq.LINGER, 0)
+        if ":" in host:
+            listener.setsockopt(zmq.IPV6, 1)
+            host = f"[{host}]"
+        yield listener.bind_to_random_port(f"tcp://{host}")
+
+
+@contextlib.contextmanager
+def speechless(*, backlog: int = 16) -> Iterator[int]:
+    """The kernel accepts, nobody reads."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(backlog)
+        yield listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def full() -> Iterator[int]:
+    """A listener whose backlog is full: further connects get no answer at all."""
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(speechless(backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(contextlib.closing(socket.socket()))
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        yield port
+
+
+FROZEN_RANK = """
+import sys, time, zmq
+listener = zmq.Context().socket(zmq.PULL)
+print(listener.bind_to_random_port("tcp://127.0.0.1"), flush=True)
+time.sleep(60)
+"""
+
+
+@contextlib.contextmanager
+def rank_process() -> Iterator[tuple[int, subprocess.Popen]]:
+    """A rank in a process of its own, to be stopped or killed."""
+    process = subprocess.Popen([sys.executable, "-c", FROZEN_RANK], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline()), process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGCONT)
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -1,0 +1,161 @@
+"""`manage.py up` under test: started with or without a terminal, read, signalled, searched for leftovers."""
+
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.ports import free_port
+from tests.support.processes import ROOT, clean_env
+
+READY = re.compile(r"PD control plane is ready \((?P<seconds>[\d.]+) s\)")
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it still runs; one that ended and waits for init to take note of it (a zombie) does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+class Up:
+    """One run of `manage.py up` on a data directory and ports of its own."""
+
+    def __init__(self, data_dir: Path, *, tty: bool = False, behind: str = "", **knobs: object) -> None:
+        """`behind`: start it through a parent that only waits, as make does, and signal that one."""
+        self.run_dir = Path(tempfile.mkdtemp(prefix="pd-t-"))
+        self.ports = {
+            name: free_port() for name in ("PDCP_WEB_PORT", "PDCP_KV_PORT", "PDCP_ENGINE_INFO_PORT")
+        }
+        self.env = clean_env(
+            PDCP_DATA_DIR=data_dir,
+            PDCP_ENV_FILE="/dev/null",
+            XDG_RUNTIME_DIR=self.run_dir,
+            **{**self.ports, **knobs},
+        )
+        self.lines: list[str] = []
+        self._arrived = threading.Condition()
+        self._family: dict[int, psutil.Process] = {}
+        argv = [sys.executable, str(ROOT / "manage.py"), "up"]
+        if behind:
+            argv = ["sh", "-c", '"$@"; exit $?', behind, *argv, "--end-with-parent"]
+        out: int = subprocess.PIPE
+        if tty:
+            ours, out = pty.openpty()
+        self.process = subprocess.Popen(
+            argv,
+            env=self.env,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        if tty:
+            os.close(out)
+            stream = os.fdopen(ours, "rb", buffering=0)
+        else:
+            assert self.process.stdout is not None
+            stream = self.process.stdout
+        threading.Thread(target=self._read, args=[stream], daemon=True).start()
+
+    def _read(self, stream) -> None:
+        try:
+            for line in stream:
+                with self._arrived:
+                    self.lines.append(line.decode("utf-8", "replace").rstrip("\r\n"))
+                    self._arrived.notify_all()
+        except OSError:
+            pass  # a pseudo-terminal ends like this
+
+    @property
+    def output(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def web(self) -> str:
+        return f"http://127.0.0.1:{self.ports['PDCP_WEB_PORT']}"
+
+    def wait_for(self, pattern: str | re.Pattern[str], seconds: float = 40.0) -> re.Match[str]:
+        deadline = time.monotonic() + seconds
+        with self._arrived:
+            while True:
+                for line in self.lines:
+                    found = re.search(pattern, line)
+                    if found:
+                        return found
+                left = deadline - time.monotonic()
+                if left <= 0 or (self.process.poll() is not None and left < seconds - 2):
+                    raise AssertionError(f"{pattern!r} was never said; instead:\n{self.output}")
+                self._arrived.wait(min(left, 0.5))
+
+    def wait_ready(self) -> "Up":
+        self.wait_for(READY)
+        # The last line of the announcement, so that all of it is there.
+        self.wait_for("Ctrl-C stops everything")
+        return self
+
+    def family(self) -> list[psutil.Process]:
+        """Everything that runs below the supervisor now; remembered for `survivors`."""
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            self._family[process.pid] = process
+        return list(self._family.values())
+
+    def child(self, words: str) -> psutil.Process:
+        for process in psutil.Process(self.process.pid).children():
+            if words in " ".join(process.cmdline()):
+                return process
+        raise AssertionError(f"no child runs {words!r}")
+
+    def survivors(self, within: float) -> list[str]:
+        """Which of the family still run after so many seconds."""
+        deadline = time.monotonic() + within
+        while (alive := [p for p in self._family.values() if runs(p)]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return [" ".join(process.cmdline()) for process in alive]
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, seconds: float = 20.0) -> int:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {seconds} s:\n{self.output}") from None
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.family()
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        for process in self._family.values():
+            if runs(process):
+                process.kill()
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    """`up()` -> an Up that was started; `up(tty=True, PDCP_X=…)`."""
+    runs: list[Up] = []
+
+    def start(*, tty: bool = False, behind: str = "", **knobs: object) -> Up:
+        runs.append(Up(tmp_path / "data", tty=tty, behind=behind, **knobs))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.close()
+        print(f"--- manage.py up ---\n{run.output[-10000:]}")

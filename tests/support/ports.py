@@ -1,0 +1,38 @@
+"""Ports that a test may listen on, and find free again after a restart."""
+
+import random
+import socket
+from pathlib import Path
+
+_EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_given_out: set[int] = set()
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port nobody listens on, never the same one twice in a test process.
+
+    It lies below the range from which the kernel takes ports for outgoing connections: those of a load test
+    would otherwise steal it between a kill and the restart that wants it back.
+    """
+    top = int(_EPHEMERAL_RANGE.read_text().split()[0]) if _EPHEMERAL_RANGE.exists() else 32768
+    while True:
+        port = random.randrange(15000, max(top, 20000))
+        if port not in _given_out and _can_bind(host, port):
+            _given_out.add(port)
+            return port
+
+
+def is_open(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether somebody accepts connections there."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, port)) == 0
+
+
+def _can_bind(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
