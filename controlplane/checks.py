@@ -46,7 +46,5 @@ def no_misspelt_variable(app_configs: Any, **_: Any) -> list[checks.CheckMessage
             # Only a near miss: tools around the control plane may have variables of their own.
             if near:
                 hint = f"Did you mean {near[0]}?"
-                found.append(
-                    checks.Warning(f"{name} is set, but nothing reads it.", hint=hint, id="controlplane.W001")
-                )
+                found.append(checks.Warning(f"{name} is set, but nothing reads it.", hint=hint, id="controlplane.W001"))
     return found

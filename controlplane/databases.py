@@ -23,9 +23,7 @@ def from_url(url: str, *, data_dir: Path, synchronous: str) -> dict[str, dict[st
         parsed = dj_database_url.parse(url)
     except (ValueError, KeyError):
         # The URL holds a password: never repeat it.
-        raise BadSetting(
-            "DATABASE_URL", "is not a URL such as postgres://user:secret@host:5432/name"
-        ) from None
+        raise BadSetting("DATABASE_URL", "is not a URL such as postgres://user:secret@host:5432/name") from None
     engine = parsed["ENGINE"]
     if engine == "django.db.backends.sqlite3":
         facts = Path(parsed["NAME"])
@@ -34,9 +32,7 @@ def from_url(url: str, *, data_dir: Path, synchronous: str) -> dict[str, dict[st
         return _sqlite(facts, facts.with_name(f"{facts.stem}-traffic{facts.suffix}"), synchronous)
     if engine == "django.db.backends.postgresql":
         return _postgres(dict(parsed))
-    raise BadSetting(
-        "DATABASE_URL", f"{urlsplit(url).scheme} is not supported; use postgres:// or sqlite:///"
-    )
+    raise BadSetting("DATABASE_URL", f"{urlsplit(url).scheme} is not supported; use postgres:// or sqlite:///")
 
 
 def _sqlite(facts: Path, traffic: Path, synchronous: str) -> dict[str, dict[str, Any]]:

@@ -50,9 +50,7 @@ def _harmless(value: Any) -> Any:
 def escape_values(_: Any, __: str, event: Event) -> Event:
     """Processor: no value and no key of an event spans lines or carries terminal commands."""
     # Underscored keys and the traceback are the logging machinery's own.
-    kept = {
-        key: value for key, value in event.items() if key.startswith("_") or key in ("exc_info", "exception")
-    }
+    kept = {key: value for key, value in event.items() if key.startswith("_") or key in ("exc_info", "exception")}
     return {escape(key): _harmless(value) for key, value in event.items() if key not in kept} | kept
 
 

@@ -33,9 +33,7 @@ PDCP_KV_BODY_LIMIT_BYTES = env.integer("PDCP_KV_BODY_LIMIT_BYTES", 4 * 2**20, at
 PDCP_ENGINE_BODY_LIMIT_BYTES = env.integer("PDCP_ENGINE_BODY_LIMIT_BYTES", 16 * 2**20, at_least=1024)
 PDCP_UPLOAD_BUDGET_BYTES = env.integer("PDCP_UPLOAD_BUDGET_BYTES", 256 * 2**20, at_least=1024)
 if max(PDCP_KV_BODY_LIMIT_BYTES, PDCP_ENGINE_BODY_LIMIT_BYTES) > PDCP_UPLOAD_BUDGET_BYTES:
-    raise env.BadSetting(
-        "PDCP_UPLOAD_BUDGET_BYTES", "must hold at least one body of the largest size allowed"
-    )
+    raise env.BadSetting("PDCP_UPLOAD_BUDGET_BYTES", "must hold at least one body of the largest size allowed")
 
 # --- Databases ----------------------------------------------------------------------------------------------
 PDCP_SQLITE_SYNCHRONOUS = env.choice("PDCP_SQLITE_SYNCHRONOUS", "NORMAL", among=["NORMAL", "FULL"])

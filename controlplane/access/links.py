@@ -29,9 +29,7 @@ def issue(*, now: datetime) -> str:
 
 def redeem(token: str, *, now: datetime) -> User:
     """The administrator whom this token signs in; the token is spent by asking."""
-    spent = SignInLink.objects.filter(digest=_digest(token), used_at=None, expires_at__gt=now).update(
-        used_at=now
-    )
+    spent = SignInLink.objects.filter(digest=_digest(token), used_at=None, expires_at__gt=now).update(used_at=now)
     if not spent:
         raise LinkRefused("This link was used before, has expired, or never existed.")
     user = SignInLink.objects.select_related("user").get(digest=_digest(token)).user

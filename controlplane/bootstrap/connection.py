@@ -1,12 +1,14 @@
-"""uvicorn's HTTP connection with three additions: repeated reads are answered from a memo of raw bytes, slow and idle
-peers are let go, and a process that may not answer hangs up."""
+"""uvicorn's HTTP connection, with a short way for what repeats.
+
+A read whose raw bytes were answered before is answered from the memo; a write whose head was read before goes straight
+to its handler with the body. Everything else, and everything seen for the first time, takes uvicorn's way to the door.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -14,32 +16,16 @@ from uvicorn.server import ServerState
 
 from controlplane.protocol.replies import Reply
 
-MAX_REQUEST = 1024
-MAX_ENTRIES = 65_536
-MAX_ANSWER_BYTES = 128 * 2**20
+from .memo import KnownHead, Memo, raw
+
+if TYPE_CHECKING:
+    from .door import Pending
+
 REQUEST_SECONDS = 60.0
-
-HEAD = b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b"
-STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
-
-
-class Memo:
-    """Raw request bytes → raw answer bytes, for one listener. Entries belong to an instance, which drops them."""
-
-    def __init__(self, deadline: Callable[[], float]) -> None:
-        self.answers: dict[bytes, bytes] = {}
-        self.held = 0
-        # The monotonic time past which nothing may be answered: the local end of the lease.
-        self.deadline = deadline
-
-    def drop(self, request: bytes) -> None:
-        answer = self.answers.pop(request, None)
-        if answer is not None:
-            self.held -= len(answer)
 
 
 class Connection(HttpToolsProtocol):
-    """One client connection of a listener."""
+    """One client connection of a listener. Times are monotonic seconds."""
 
     def __init__(
         self,
@@ -55,34 +41,74 @@ class Connection(HttpToolsProtocol):
         self.app_state = {"connection": self}
         self.memo = memo
         self.port = port
-        self.active_at = 0.0
+        self.active_at = time.monotonic()
         self.began_at: float | None = None
+        self.polled: set[int] = set()
         self._opened = opened
         self._closed = closed
-        self._repeatable: bytes | None = None
-        self.polled: set[int] = set()
+        # The read that began the present request, when it began at a boundary.
+        self._data: bytes | None = None
+        self._pending = False
+        self._backlog: list[bytes] = []
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.active_at = time.monotonic()
         self._opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed(self)
+        self._backlog.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        now = time.monotonic()
-        self.active_at = now
-        self._repeatable = None
+        now = self.active_at = time.monotonic()
+        if self._pending:
+            # Pipelined behind a write that is being stored.
+            self._backlog.append(data)
+            self.flow.pause_reading()
+            return
+        self._data = None
         if self.began_at is None and (self.cycle is None or self.cycle.response_complete):
-            answer = self.memo.answers.get(data)
-            if answer is not None and now < self.memo.deadline() and not self.flow.write_paused:
-                self.transport.write(answer)
-                return
-            if data[:4] == b"GET " and data[-4:] == b"\r\n\r\n" and len(data) <= MAX_REQUEST:
-                self._repeatable = data
+            memo = self.memo
+            if now < memo.deadline() and not self.flow.write_paused:
+                answer = memo.answers.get(data)
+                if answer is not None:
+                    self.transport.write(answer)
+                    return
+                if data[:1] == b"P":
+                    head, _, body = data.partition(b"\r\n\r\n")
+                    known = memo.heads.get(head)
+                    if known is not None and len(body) == known.length:
+                        self._begin(known, body)
+                        return
+            self._data = data
         super().data_received(data)
+
+    def _begin(self, known: KnownHead, body: bytes) -> None:
+        outcome: Reply | Pending = known.begin(known.request.again(self), body)
+        if isinstance(outcome, Reply):
+            self._write(outcome)
+            return
+        self._pending = True
+        outcome.future.add_done_callback(lambda _: self._finish(outcome))
+
+    def _finish(self, outcome: Pending) -> None:
+        self._pending = False
+        if self.transport.is_closing():
+            return
+        if outcome.future.cancelled() or time.monotonic() >= self.memo.deadline():
+            self.hang_up()
+            return
+        self._write(outcome.reply())
+        if self._backlog:
+            waiting, self._backlog = b"".join(self._backlog), []
+            self.flow.resume_reading()
+            self.data_received(waiting)
+
+    def _write(self, reply: Reply) -> None:
+        self.transport.write(raw(reply, close=reply.close))
+        if reply.close:
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         self.began_at = self.active_at
@@ -94,37 +120,47 @@ class Connection(HttpToolsProtocol):
 
     def remember(self, reply: Reply) -> tuple[Memo, bytes] | None:
         """Answer these raw bytes with this reply from now on; what the owner must keep to take it back."""
-        request = self._repeatable
-        if request is None or self.memo.held > MAX_ANSWER_BYTES or len(self.memo.answers) >= MAX_ENTRIES:
+        data = self._data
+        if data is None or data[-4:] != b"\r\n\r\n" or not self.memo.remember(data, raw(reply)):
             return None
-        # One request in one read, kept alive, nothing after it.
-        if request.count(b"\r\n\r\n") != 1 or b" HTTP/1.1\r\n" not in request or b"onnection: close" in request.lower():
-            return None
-        self.memo.drop(request)
-        answer = HEAD % (b"200 OK", reply.content_type, len(reply.body), b"", reply.body)
-        self.memo.answers[request] = answer
-        self.memo.held += len(answer)
-        return self.memo, request
+        return self.memo, data
+
+    def learn(self, request: Any, length: int, begin: Callable[[Any, bytes], Any]) -> None:
+        """Hand bodies behind this head straight to `begin` from now on."""
+        data = self._data
+        if data is None:
+            return
+        head, _, body = data.partition(b"\r\n\r\n")
+        if len(body) == length:
+            self.memo.learn(head, KnownHead(request, length, begin))
 
     def timeout_keep_alive_handler(self) -> None:
-        # Answers from the memo do not pass through uvicorn, so its clock has not seen them.
+        # What goes the short way does not pass through uvicorn, so its clock has not seen it.
         idle = time.monotonic() - self.active_at
-        if idle < self.timeout_keep_alive:
+        if idle < self.timeout_keep_alive or self._pending:
             self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive - idle, self.timeout_keep_alive_handler
+                max(self.timeout_keep_alive - idle, 1.0), self.timeout_keep_alive_handler
             )
         else:
             super().timeout_keep_alive_handler()
 
     def is_stuck(self, now: float) -> bool:
-        """A request that began long ago and is still not whole; a connection that never sent one."""
+        """A request that began long ago and is still not whole; a connection idle past its time."""
         if self.began_at is not None:
             return now - self.began_at > REQUEST_SECONDS
-        return self.cycle is None and now - self.active_at > self.timeout_keep_alive
+        return self.is_idle and now - self.active_at > self.timeout_keep_alive
 
     @property
     def is_idle(self) -> bool:
-        return self.began_at is None and (self.cycle is None or self.cycle.response_complete)
+        at_rest = self.cycle is None or self.cycle.response_complete
+        return at_rest and self.began_at is None and not self._pending
+
+    def shutdown(self) -> None:
+        """Close when what is under way is answered."""
+        if not self._pending:
+            super().shutdown()
+        else:
+            self.loop.call_later(0.02, self.shutdown)
 
     def hang_up(self) -> None:
         """Close without an answer."""
@@ -145,11 +181,11 @@ async def send_reply(send: Any, reply: Reply, *, head_only: bool) -> None:
     if cycle.disconnected:
         return
     close = not cycle.keep_alive or reply.close or reply.status == 413
-    more = (b"connection: close\r\n" if close else b"") + (b"retry-after: 1\r\n" if reply.status == 503 else b"")
-    body = b"" if head_only else reply.body
     cycle.response_started = cycle.response_complete = True
-    cycle.transport.write(HEAD % (STATUS[reply.status], reply.content_type, len(reply.body), more, body))
+    cycle.transport.write(raw(reply, close=close, head_only=head_only))
     cycle.message_event.set()
     if close:
         cycle.transport.close()
     cycle.on_response()
+
+

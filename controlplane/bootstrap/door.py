@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -13,12 +15,14 @@ from controlplane.protocol.replies import Reply
 
 from .bodies import Disconnected, Receive, UploadBudget, read_body
 from .connection import Connection, send_reply
-from .fleet import Fleet
+from .fleet import Fleet, Instance
 
 log = structlog.get_logger()
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Scope = dict[str, Any]
+
+MAX_SHORT_BODY = 65_536
 
 
 class StandingDown(Exception):
@@ -30,7 +34,7 @@ class Request:
 
     __slots__ = ("connection", "headers", "method", "path", "query", "receive", "source")
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive | None) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
@@ -39,6 +43,25 @@ class Request:
         client = scope["client"]
         self.source: str = client[0] if client else ""
         self.receive = receive
+
+    def again(self, connection: Connection) -> Request:
+        """The same request head on another connection (or once more on this one)."""
+        request = Request.__new__(Request)
+        request.method, request.path, request.query = self.method, self.path, self.query
+        request.headers, request.connection, request.receive = self.headers, connection, None
+        request.source = connection.client[0] if connection.client else ""
+        return request
+
+
+class Pending(NamedTuple):
+    """An answer that waits for a batch: `reply()` is it once `future` is done."""
+
+    future: asyncio.Future[Any]
+    reply: Callable[[], Reply]
+
+
+Outcome = Reply | Pending
+
 
 
 class Door:
@@ -56,7 +79,8 @@ class Door:
         self.fleet = fleet
         self.body_limit = body_limit
         self.budget = budget
-        self.writers = writers
+        self.may_write = lru_cache(maxsize=65_536)(lambda source: not source or contains(writers, source))
+        self._short_ways: dict[Any, Callable[[Request, bytes], Outcome]] = {}
         self.may_answer = may_answer
         self.refused: dict[int, int] = {}
         self.requests = 0
@@ -86,16 +110,67 @@ class Door:
             request.connection.hang_up()
             return
         except Exception:
-            log.exception("request_failed", method=request.method, path=request.path[:200], source=request.source)
-            reply = self.refusal(Refused("the control plane failed on this request; see its log", code="internal"))
+            reply = self.failed(request)
         if reply.status >= 400:
             self.refused[reply.status] = self.refused.get(reply.status, 0) + 1
         await send_reply(send, reply, head_only=request.method == "HEAD")
 
     async def body(self, request: Request) -> bytes:
+        assert request.receive is not None
         return await read_body(request.receive, request.headers, self.body_limit, self.budget)
+
+    async def write(self, request: Request, begin: Callable[[Request, bytes], Outcome]) -> Reply:
+        """Read the body, begin, wait for the batch; and remember the head, so that the next one is begun at once."""
+        body = await self.body(request)
+        outcome = begin(request, body)
+        if b"content-length" in request.headers and len(body) <= MAX_SHORT_BODY:
+            request.connection.learn(request, len(body), self._guarded(begin))
+        if isinstance(outcome, Reply):
+            return outcome
+        await outcome.future
+        return outcome.reply()
+
+    def _guarded(self, begin: Callable[[Request, bytes], Outcome]) -> Callable[[Request, bytes], Outcome]:
+        known = self._short_ways.get(begin)
+        if known is None:
+            known = self._short_ways[begin] = self._short_way(begin)
+        return known
+
+    def _short_way(self, begin: Callable[[Request, bytes], Outcome]) -> Callable[[Request, bytes], Outcome]:
+        def guarded(request: Request, body: bytes) -> Outcome:
+            self.requests += 1
+            try:
+                return begin(request, body)
+            except Refused as refused:
+                reply = self.refusal(refused)
+            except Exception:
+                reply = self.failed(request)
+            self.refused[reply.status] = self.refused.get(reply.status, 0) + 1
+            return reply
+
+        return guarded
+
+    def after_adoption(self, adopting: Awaitable[Instance], begin: Callable[[Instance], Outcome]) -> Pending:
+        """Begin once the instance exists."""
+
+        async def wait() -> Reply:
+            try:
+                outcome = begin(await adopting)
+            except Refused as refused:
+                return self.refusal(refused)
+            if isinstance(outcome, Reply):
+                return outcome
+            await outcome.future
+            return outcome.reply()
+
+        task = asyncio.ensure_future(wait())
+        return Pending(task, task.result)
+
+    def failed(self, request: Request) -> Reply:
+        log.exception("request_failed", method=request.method, path=request.path[:200], source=request.source)
+        return self.refusal(Refused("the control plane failed on this request; see its log", code="internal"))
 
     def check_writer(self, request: Request) -> None:
         """Who may change anything on this wire, by source network."""
-        if self.writers and request.source and not contains(self.writers, request.source):
+        if not self.may_write(request.source):
             raise Refused(f"{request.source} may not register here (PDCP_REGISTER_NETWORKS)", code="forbidden")

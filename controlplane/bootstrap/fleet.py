@@ -13,7 +13,7 @@ from controlplane.domain.health import Pollers
 from controlplane.domain.rooms import Rooms
 from controlplane.protocol.replies import Reply
 
-from .connection import Memo
+from .memo import Memo
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MAX_INSTANCES = 20_000

@@ -14,11 +14,11 @@ from controlplane.protocol import heartbeat, kv, replies
 from controlplane.protocol.reading import short_text
 from controlplane.protocol.replies import KV_METHOD, KV_NOT_FOUND, OK, ROUTE_METHOD, Reply
 
-from .door import Door, Request
+from .door import Door, Outcome, Pending, Request
 from .fleet import Instance
 from .heartbeats import Beat
 from .operations import Register, with_flags
-from .recorder import NOT_STORED, Recorder
+from .recorder import NOT_STORED, Operation, Recorder
 from .room_recorder import RoomRecorder
 from .tenancy import Meant, meant
 
@@ -76,10 +76,12 @@ class KvDoor(Door):
     def meant(self, request: Request) -> Meant:
         return meant(self.fleet, request.headers, request.path, request.connection.port)
 
-    async def writable(self, request: Request) -> Instance:
-        """The instance a write means; a first registration brings it into being."""
+    def begin_write(self, request: Request, begin: Callable[[Instance], Outcome]) -> Outcome:
+        """Begin with the instance that is meant; a first registration brings it into being before that."""
         said = self.meant(request)
-        return said.instance if said.instance is not None else await self.adopt(said.name)
+        if said.instance is not None:
+            return begin(said.instance)
+        return self.after_adoption(self.adopt(said.name), begin)
 
     async def get_route(self, request: Request) -> Reply:
         said = self.meant(request)
@@ -103,30 +105,43 @@ class KvDoor(Door):
 
     async def put_route(self, request: Request) -> Reply:
         self.check_writer(request)
-        body = await self.body(request)
+        return await self.write(request, self.begin_put)
+
+    def begin_put(self, request: Request, body: bytes) -> Outcome:
+        self.check_writer(request)
         put = kv.read_register(body, token=launch_token(request.headers))
         put = with_flags(put, self.flags(put.ip, request.source))
-        operation = Register(await self.writable(request), put, request.source)
-        await self.recorder.submit(operation)
-        return operation.reply
+        return self.begin_write(request, lambda i: self.submit(Register(i, put, request.source)))
+
+    def submit(self, operation: Operation) -> Pending:
+        return Pending(self.recorder.submit(operation), lambda: operation.reply)
 
     async def register_dp_rank(self, request: Request) -> Reply:
         self.check_writer(request)
-        room, dp = kv.read_bind(await self.body(request))
-        instance = await self.writable(request)
+        return await self.write(request, self.begin_bind)
+
+    def begin_bind(self, request: Request, body: bytes) -> Outcome:
+        self.check_writer(request)
+        room, dp = kv.read_bind(body)
+        return self.begin_write(request, lambda i: self.bind(i, room, dp))
+
+    def bind(self, instance: Instance, room: int, dp: int) -> Pending:
         if instance.retired:
             raise Refused(f"instance {instance.name} is retired", code="conflict")
         check_dp(instance, dp)
-        stored = await self.rooms.bind(instance.id, room, dp)
-        return OK if stored else NOT_STORED
+        future = self.rooms.bind(instance.id, room, dp)
+        return Pending(future, lambda: OK if future.result() else NOT_STORED)
 
     async def query_dp_ranks(self, request: Request) -> Reply:
-        rooms = kv.read_query(await self.body(request))
-        said = self.meant(request)
-        if said.instance is None and said.named:
-            raise Refused(f"no instance is named {said.name}", code="not_found")
         await self.rooms.loaded.wait()
+        return await self.write(request, self.begin_query)
+
+    def begin_query(self, request: Request, body: bytes) -> Outcome:
+        rooms = kv.read_query(body)
+        said = self.meant(request)
         if said.instance is None:
+            if said.named:
+                raise Refused(f"no instance is named {said.name}", code="not_found")
             return kv.found_rooms({})
         table = self.fleet.rooms.tables.get(said.instance.id)
         return kv.found_rooms(table.find_many(rooms, int(time.time() * 1000)) if table is not None else {})
@@ -147,10 +162,12 @@ class KvDoor(Door):
 
     async def heartbeat(self, request: Request) -> Reply:
         self.check_writer(request)
-        beat = heartbeat.read(await self.body(request))
-        operation = Beat(await self.writable(request), beat)
-        await self.recorder.submit(operation)
-        return operation.reply
+        return await self.write(request, self.begin_beat)
+
+    def begin_beat(self, request: Request, body: bytes) -> Outcome:
+        self.check_writer(request)
+        beat = heartbeat.read(body)
+        return self.begin_write(request, lambda i: self.submit(Beat(i, beat)))
 
 
 def launch_token(headers: dict[bytes, bytes]) -> str | None:

@@ -13,9 +13,10 @@ import structlog
 import uvicorn
 from uvicorn.server import ServerState
 
-from .connection import Connection, Memo
+from .connection import Connection
 from .door import Door
 from .fleet import Fleet
+from .memo import Memo
 
 log = structlog.get_logger()
 
@@ -65,6 +66,7 @@ class Listeners:
             log_config=None,
             date_header=False,
             server_header=False,
+            proxy_headers=False,
             ws="none",
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )

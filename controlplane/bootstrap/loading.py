@@ -24,7 +24,7 @@ from .fleet import Instance
 INSTANCES = """
 SELECT id, name, role, intent, own_port, host_alias, next_launch, debt_since, debt_hold FROM controlplane_instance"""
 LAUNCHES = """
-SELECT instance_id, number, state, token, dp, cp, tp, pp, facts, opened_at, completed_at, unchecked
+SELECT instance_id, number, state, token, dp, cp, tp, pp, facts, opened_at, completed_at, unchecked, claims
 FROM controlplane_launch WHERE ended_at IS NULL ORDER BY instance_id, number"""
 RANKS = """
 SELECT r.instance_id, r.launch, r.dp, r.cp, r.tp, r.pp, r.ip, r.port, r.http_port, r.first_at, r.seen_at, r.again_at,
@@ -53,7 +53,7 @@ def rows(sql: str, values: tuple[Any, ...] = (), alias: str = FACTS) -> list[tup
 def load_instances() -> tuple[list[Instance], int]:
     """Every instance as it was acknowledged, and the ledger's revision they belong to.
 
-    Contacts come back as unprobed: what is restored is not verified until somebody answers again.
+    The last verdicts stand, but unproven (`probed_at` is None): what is restored is verified when it answers again.
     """
     now = time.time()
     (revision,) = rows(HEAD)[0]
@@ -66,7 +66,8 @@ def load_instances() -> tuple[list[Instance], int]:
     ranks = _ranks()
     launches: dict[int, dict[str, Launch]] = defaultdict(dict)
     for values in rows(LAUNCHES):
-        launch = _launch(values, ranks.get((values[0], values[1]), {}), now)
+        debt = debts[values[0]][1]
+        launch = _launch(values, ranks.get((values[0], values[1]), {}), now, held=debt is not None and debt.hold)
         launches[values[0]][values[2]] = launch
     engines = _engines()
     for id_, instance in instances.items():
@@ -81,7 +82,7 @@ def load_instances() -> tuple[list[Instance], int]:
 
 def _ranks() -> dict[tuple[int, int], dict[Slot, Row]]:
     found: dict[tuple[int, int], dict[Slot, Row]] = defaultdict(dict)
-    for instance, launch, dp, cp, tp, pp, ip, port, http, first, seen, again, greeted, adopted, flags, _ in rows(RANKS):
+    for instance, launch, dp, cp, tp, pp, ip, port, http, first, seen, again, greeted, adopted, flags, contact in rows(RANKS):
         slot = Slot(dp, cp, tp, pp)
         found[instance, launch][slot] = Row(
             slot,
@@ -91,7 +92,7 @@ def _ranks() -> dict[tuple[int, int], dict[Slot, Row]]:
             first,
             seen,
             again,
-            Contact.UNPROBED,
+            Contact(contact),
             bool(greeted),
             None,
             None,
@@ -101,8 +102,8 @@ def _ranks() -> dict[tuple[int, int], dict[Slot, Row]]:
     return found
 
 
-def _launch(values: tuple[Any, ...], members: dict[Slot, Row], now: float) -> Launch:
-    _, number, state, token, dp, cp, tp, pp, facts, opened_at, completed_at, unchecked = values
+def _launch(values: tuple[Any, ...], members: dict[Slot, Row], now: float, *, held: bool) -> Launch:
+    _, number, state, token, dp, cp, tp, pp, facts, opened_at, completed_at, unchecked, claims = values
     topology = Topology(dp, cp, tp, pp)
     full = len(members) == topology.size
     served = completed_at is not None and state == "current"
@@ -115,12 +116,20 @@ def _launch(values: tuple[Any, ...], members: dict[Slot, Row], now: float) -> La
         opened_at,
         max((row.seen_at for row in members.values()), default=opened_at),
         # A round that was under way is owed again; a finished one stands.
-        full_at=(completed_at or now) if full else None,
-        complete=served and full,
+        full_at=(now if held or not completed_at else completed_at) if full else None,
+        # Whole again but not yet proven when we went away: the round is owed.
+        complete=served and full and not held,
         served=served,
         unchecked=bool(unchecked),
+        claims=_claims(claims),
         at={row.address: slot for slot, row in members.items()},
     )
+
+
+def _claims(text: str) -> dict[Slot, Row]:
+    if not text:
+        return {}
+    return {row.slot: row for row in msgspec.json.decode(text, type=list[Row])}
 
 
 def _engines() -> dict[int, EngineTable]:

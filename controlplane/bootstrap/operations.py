@@ -40,7 +40,7 @@ class Register(Operation):
         if self.instance.retired:
             raise Refused(f"instance {self.instance.name} is retired; add it again to use it", code="conflict")
         before = staged.directory.current
-        decision = register(staged.directory, self.put, now)
+        decision = register(staged.directory, self.put, now, staged.workspace)
         staged.apply(decision, writes, now)
         staged.sources[self.put.address] = self.source
         retire_engines_of(before, staged, writes, now, decision.events)

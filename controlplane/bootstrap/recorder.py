@@ -17,7 +17,7 @@ import structlog
 from controlplane.domain.directory import Decision, Directory
 from controlplane.domain.engines import EngineTable
 from controlplane.domain.errors import Refused
-from controlplane.domain.launch import Address
+from controlplane.domain.launch import Address, Workspace
 from controlplane.ledger.store import FactStore, FencedOut, OutcomeUnknown
 from controlplane.ledger.writes import Writes
 from controlplane.protocol.replies import OK, Reply, refusal, text
@@ -40,6 +40,7 @@ class Staged:
     again: set[Address] = field(default_factory=set)
     sessions: set[str] = field(default_factory=set)
     sources: dict[Address, str] = field(default_factory=dict)
+    workspace: Workspace = field(default_factory=dict)
 
     def apply(self, decision: Decision, writes: Writes, now: float, *, actor: str = "", reason: str = "") -> None:
         self.directory = decision.directory
@@ -146,7 +147,7 @@ class Recorder:
     async def _attempt(self, batch: list[Operation]) -> None:
         now = time.time()
         staged: dict[int, Staged] = {}
-        writes = Writes()
+        writes = Writes(self.token)
         for operation in batch:
             instance = operation.instance
             stage = staged.get(instance.id)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from .contact import Contact
 from .errors import Refused
-from .events import Event, HealthTurned, LaunchFactsFilled, RankLeft, RankRegistered
-from .launch import Address, Launch, Row
+from .events import Event, HealthTurned, LaunchFactsFilled, RankClaimed, RankLeft, RankRegistered
+from .launch import Address, Launch, Row, Workspace
 from .topology import SharedFacts, Slot, Topology
 
 FENCE_SECONDS = 60.0
@@ -106,12 +106,14 @@ class Decision:
     probe: frozenset[Address] = frozenset()
     again: frozenset[Address] = frozenset()
     refused: Refused | None = None
+    claims: tuple[tuple[int, Mapping[Slot, Row]], ...] = ()
 
 
 class Change:
     """A directory being changed: the one mutable thing of the domain, alive within one decision."""
 
-    def __init__(self, directory: Directory, now: float) -> None:
+    def __init__(self, directory: Directory, now: float, workspace: Workspace | None = None) -> None:
+        self.workspace = workspace
         self.before = directory
         self.now = now
         self.current = directory.current
@@ -124,6 +126,7 @@ class Change:
         self.probe: set[Address] = set()
         self.again: set[Address] = set()
         self.refused: Refused | None = None
+        self.claims: dict[int, Mapping[Slot, Row]] = {}
 
     def put_back(self, launch: Launch) -> None:
         """Store a new value of a launch where its number belongs."""
@@ -138,9 +141,10 @@ class Change:
         if holder is not None and holder != row.slot:
             launch = self.unseat(launch, [holder], f"its address registered as {row.slot}")
         before = launch.rows.get(row.slot)
-        seated = launch.with_row(row, now=self.now, facts=facts)
+        seated = launch.with_row(row, self.workspace, now=self.now, facts=facts)
         if row.slot in seated.claims:
             seated = replace(seated, claims={s: r for s, r in seated.claims.items() if s != row.slot})
+            self.claims[launch.number] = seated.claims
         self.events.append(RankRegistered(launch.number, row, before.address if before else None))
         if seated.facts != launch.facts:
             self.events.append(LaunchFactsFilled(launch.number, seated.facts))
@@ -149,10 +153,17 @@ class Change:
             self.probe.add(row.address)
         return seated
 
+    def claim(self, launch: Launch, row: Row) -> None:
+        """Keep that a rank with the launch's own token asked for a slot whose owner answers."""
+        claims = {**launch.claims, row.slot: row}
+        self.claims[launch.number] = claims
+        self.put_back(replace(launch, claims=claims))
+        self.events.append(RankClaimed(launch.number, row))
+
     def unseat(self, launch: Launch, slots: list[Slot], reason: str) -> Launch:
         for slot in slots:
             self.events.append(RankLeft(launch.number, launch.rows[slot], reason))
-        left = launch.without(slots)
+        left = launch.without(slots, self.workspace)
         self.put_back(left)
         return left
 
@@ -168,13 +179,8 @@ class Change:
         self.events.append(HealthTurned(launch, 200, None, False, reason))
 
     def done(self) -> Decision:
-        directory = replace(
-            self.before,
-            current=self.current,
-            candidate=self.candidate,
-            debt=self.debt,
-            fence=self.fence,
-            next_number=self.next_number,
+        directory = Directory(
+            self.before.name, self.current, self.candidate, self.debt, self.fence, self.next_number
         )
         return Decision(
             directory,
@@ -183,4 +189,5 @@ class Change:
             frozenset(self.probe),
             frozenset(self.again),
             self.refused,
+            tuple(self.claims.items()),
         )

@@ -100,9 +100,10 @@ def publish(table: EngineTable, entry: EngineEntry) -> EngineChange:
         if known is not None and (known.session, known.digest) == (entry.session, entry.digest):
             return table, []
         kept = replace(entry, epoch=_next_epoch(table, entry.rank))
+        over: list[EngineEvent] = [EngineRetired(0, known, f"session {entry.session} claimed after it")] if known else []
         conflicts = {**table.conflicts, entry.rank: kept}
         epochs = {**table.epochs, entry.rank: kept.epoch}
-        return replace(table, conflicts=conflicts, epochs=epochs), [EngineConflicted(0, kept)]
+        return replace(table, conflicts=conflicts, epochs=epochs), [*over, EngineConflicted(0, kept)]
     events: list[EngineEvent] = []
     if present is not None:
         events.append(EngineRetired(0, present, f"session {entry.session} took its place"))
@@ -149,10 +150,15 @@ def retire_before(table: EngineTable, at: float, reason: str) -> EngineChange:
 
 
 def _make_live(table: EngineTable, entry: EngineEntry) -> EngineChange:
-    conflicts = {r: e for r, e in table.conflicts.items() if r != entry.rank or e.session != entry.session}
+    conflicts = dict(table.conflicts)
+    events: list[EngineEvent] = []
+    claimed = conflicts.get(entry.rank)
+    if claimed is not None and claimed.session == entry.session:
+        del conflicts[entry.rank]
+        events.append(EngineRetired(0, claimed, "its session serves the rank now"))
     live = {**table.live, entry.rank: entry}
     epochs = {**table.epochs, entry.rank: max(entry.epoch, table.epochs.get(entry.rank, 0))}
-    return EngineTable(live, conflicts, epochs), [EnginePublished(0, entry)]
+    return EngineTable(live, conflicts, epochs), [*events, EnginePublished(0, entry)]
 
 
 def _next_epoch(table: EngineTable, rank: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from .contact import Contact
 from .topology import SharedFacts, Slot, Topology
@@ -18,6 +19,9 @@ PROOF_LASTS = 2.0
 """Seconds for which a proof counts as belonging to the probe round of a launch that has just become full."""
 
 Address = tuple[str, int]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,24 @@ class Row:
     def living(self) -> bool:
         """Answers, or may yet prove to: what a newcomer may not displace on a guess."""
         return self.answers or self.pending
+
+    def seen(self, now: float, http_port: int | None) -> Row:
+        """The row after the same PUT once more. Written out: this is the hot path of repeated registrations."""
+        return Row(
+            self.slot,
+            self.ip,
+            self.port,
+            http_port,
+            self.first_at,
+            now,
+            now,
+            self.contact,
+            self.greeted,
+            self.probed_at,
+            self.refused_at,
+            self.flags,
+            False,
+        )
 
     def observed(self, contact: Contact, now: float) -> tuple[Row, bool]:
         """The row after one probe, and whether it has to leave.
@@ -131,28 +153,71 @@ class Launch:
     def missing(self, limit: int = 16) -> list[Slot]:
         return self.topology.missing(self.rows, limit)
 
-    def with_row(self, row: Row, *, now: float, facts: SharedFacts | None = None) -> Launch:
+    def with_row(
+        self, row: Row, workspace: Workspace | None = None, *, now: float, facts: SharedFacts | None = None
+    ) -> Launch:
         """The launch with `row` in its slot, whoever sat there before."""
-        rows, at = dict(self.rows), dict(self.at)
+        rows, at = own(self.rows, workspace), own(self.at, workspace)
         before = rows.get(row.slot)
         if before is not None and at.get(before.address) == row.slot:
             del at[before.address]
         rows[row.slot] = row
         at[row.address] = row.slot
-        full_at = now if len(rows) == self.topology.size else None
-        filled = self.facts.filled_from(facts) if facts is not None else self.facts
-        return replace(self, rows=rows, at=at, put_at=now, full_at=full_at, facts=filled, complete=False)
+        return Launch(
+            self.number,
+            self.token,
+            self.topology,
+            self.facts.filled_from(facts) if facts is not None else self.facts,
+            rows,
+            self.opened_at,
+            now,
+            now if len(rows) == self.topology.size else None,
+            False,
+            self.served,
+            self.unchecked,
+            self.claims,
+            at,
+        )
 
-    def refreshed(self, row: Row, *, put_at: float | None = None) -> Launch:
+    def refreshed(self, row: Row, workspace: Workspace | None = None, *, put_at: float | None = None) -> Launch:
         """The same membership, with one row seen or probed again."""
-        rows = dict(self.rows)
+        rows = own(self.rows, workspace)
         rows[row.slot] = row
-        return replace(self, rows=rows, put_at=self.put_at if put_at is None else put_at)
+        return Launch(
+            self.number,
+            self.token,
+            self.topology,
+            self.facts,
+            rows,
+            self.opened_at,
+            self.put_at if put_at is None else put_at,
+            self.full_at,
+            self.complete,
+            self.served,
+            self.unchecked,
+            self.claims,
+            self.at,
+        )
 
-    def without(self, slots: Iterable[Slot]) -> Launch:
-        rows, at = dict(self.rows), dict(self.at)
+    def without(self, slots: Iterable[Slot], workspace: Workspace | None = None) -> Launch:
+        rows, at = own(self.rows, workspace), own(self.at, workspace)
         for slot in slots:
             row = rows.pop(slot, None)
             if row is not None and at.get(row.address) == slot:
                 del at[row.address]
         return replace(self, rows=rows, at=at, full_at=None, complete=False)
+
+
+Workspace = dict[int, dict[Any, Any]]
+"""Tables that one batch has copied for itself and may change in place: nobody sees a launch between the operations of
+a batch, so a thousand registrations need one copy, not a thousand. Kept by identity, and alive while they are here."""
+
+
+def own(table: Mapping[K, V], workspace: Workspace | None) -> dict[K, V]:
+    """A table that may be changed: this batch's own, or a new copy of it."""
+    if workspace is not None and id(table) in workspace:
+        return table  # type: ignore[return-value]
+    copy = dict(table)
+    if workspace is not None:
+        workspace[id(copy)] = copy
+    return copy

@@ -34,7 +34,7 @@ def _observe_launch(change: Change, launch: Launch, verdicts: Mapping[Address, C
         if slot is None:
             continue
         before = rows[slot]
-        if at_rest and contact is before.contact and before.refused_at is None:
+        if at_rest and contact is before.contact and before.refused_at is None and before.probed_at is not None:
             continue
         moved = True
         row, leaves = before.observed(contact, change.now)
@@ -45,8 +45,11 @@ def _observe_launch(change: Change, launch: Launch, verdicts: Mapping[Address, C
             continue
         if row.refused_at is not None and row.contact is not Contact.REFUSED:
             change.again.add(address)
-        if row.contact is not before.contact:
+        if row.contact is not before.contact or row.adopted != before.adopted:
             change.events.append(RankProbed(launch.number, row))
+        elif before.probed_at is None and row.probed_at is not None:
+            # Restored from the tables, and now verified.
+            change.seen.append((launch.number, row))
         rows[slot] = row
     if not moved and not launch.claims:
         return

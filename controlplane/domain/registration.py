@@ -7,22 +7,23 @@ from dataclasses import replace
 from .contact import Contact
 from .directory import FENCE_SECONDS, Change, Decision, Directory, Registration
 from .errors import Refused
-from .events import LaunchDropped, LaunchOpened, RankCameLate, RankClaimed
-from .launch import JOIN_WINDOW, Launch, Row
+from .events import LaunchDropped, LaunchFactsFilled, LaunchOpened, RankCameLate, RankRegistered
+from .launch import JOIN_WINDOW, Launch, Row, Workspace
 from .settling import settle
 
 CONFLICT_WINDOW = 60.0
 """Seconds for which a rank that registered, but does not provably answer, still speaks for its launch."""
 
 
-def register(directory: Directory, put: Registration, now: float) -> Decision:
+def register(directory: Directory, put: Registration, now: float, workspace: Workspace | None = None) -> Decision:
     """Decide one registration: refresh, join, claim, open a candidate, note as late, or refuse.
 
     `Decision.refused` (409) names the field, both values and both slots; everything else is answered `OK`.
     """
-    change = Change(directory, now)
+    change = Change(directory, now, workspace)
     place(change, put)
-    settle(change)
+    if change.events:
+        settle(change)
     return change.done()
 
 
@@ -64,6 +65,8 @@ def _join_own(change: Change, launch: Launch, put: Registration) -> None:
         return
     if disagreement is not None:
         launch = replace(launch, facts=put.facts)
+        change.put_back(launch)
+        change.events.append(LaunchFactsFilled(launch.number, launch.facts))
     owner = launch.rows.get(put.slot)
     if owner is None:
         change.seat(launch, _row(put, change.now), put.facts)
@@ -72,8 +75,7 @@ def _join_own(change: Change, launch: Launch, put: Registration) -> None:
     elif owner.living:
         claim = _row(put, change.now)
         if launch.claims.get(put.slot, owner).address != put.address:
-            change.put_back(replace(launch, claims={**launch.claims, put.slot: claim}))
-            change.events.append(RankClaimed(launch.number, claim))
+            change.claim(launch, claim)
         change.probe.add(owner.address)
     else:
         change.seat(launch, _row(put, change.now), put.facts)
@@ -95,11 +97,12 @@ def _refresh(change: Change, put: Registration) -> bool:
 
 
 def _see_again(change: Change, launch: Launch, row: Row, put: Registration) -> None:
-    again = replace(row, seen_at=change.now, again_at=change.now, adopted=False, http_port=put.http_port)
-    refreshed = launch.refreshed(again, put_at=change.now)
-    if again.http_port != row.http_port:
-        # Part of the topology answer: readers tell a new answer by the address table's identity.
+    again = row.seen(change.now, put.http_port)
+    refreshed = launch.refreshed(again, change.workspace, put_at=change.now)
+    if again.http_port != row.http_port or row.adopted:
+        # Part of what readers show and of the topology answer, which is told apart by the address table's identity.
         refreshed = replace(refreshed, at=dict(launch.at))
+        change.events.append(RankRegistered(launch.number, again, row.address))
     change.put_back(refreshed)
     change.seen.append((launch.number, again))
     if again.pending:

@@ -60,6 +60,8 @@ class Topology:
 
     def check(self, slot: Slot) -> None:
         """Refuse sizes below 1, absurd sizes, and a rank outside its own axis."""
+        if _fits(self, slot):
+            return
         for axis, size, rank in zip(("dp", "cp", "tp", "pp"), self.axes(), slot, strict=True):
             if not 1 <= size <= MAX_SIZE:
                 raise Refused(f"{axis} size must be between 1 and {MAX_SIZE}, not {size}", code="malformed")
@@ -73,6 +75,18 @@ class Topology:
 
     def __str__(self) -> str:
         return f"dp{self.dp}·cp{self.cp}·tp{self.tp}·pp{self.pp}"
+
+
+def _fits(shape: Topology, slot: Slot) -> bool:
+    """The usual case in one expression; check() says in a sentence what does not fit."""
+    dp, cp, tp, pp = slot
+    return (
+        0 <= dp < shape.dp <= MAX_SIZE
+        and 0 <= cp < shape.cp <= MAX_SIZE
+        and 0 <= tp < shape.tp <= MAX_SIZE
+        and 0 <= pp < shape.pp <= MAX_SIZE
+        and shape.size <= MAX_SLOTS
+    )
 
 
 @dataclass(frozen=True, slots=True)

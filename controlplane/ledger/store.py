@@ -14,10 +14,10 @@ from .writes import Writes
 
 RANK_COLUMNS = (
     "instance_id launch dp cp tp pp ip port http_port first_at seen_at again_at contact greeted adopted flags"
-    " left_at left_reason"
+    " verified_term left_at left_reason"
 ).split()
 RANK_TYPES = (
-    "bigint int int int int int text int int float8 float8 float8 text bool bool text float8 text"
+    "bigint int int int int int text int int float8 float8 float8 text bool bool text bigint float8 text"
 ).split()
 RANK_KEY = ("instance_id", "launch", "dp", "cp", "tp", "pp")
 EVENT_COLUMNS = "revision at kind instance actor reason data".split()

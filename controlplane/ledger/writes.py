@@ -18,8 +18,8 @@ EventRow = tuple[float, str, str, str, str, str]
 
 INSERT_LAUNCH = """
 INSERT INTO controlplane_launch
- (instance_id, number, state, token, dp, cp, tp, pp, facts, opened_at, unchecked, ended_reason)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '')"""
+ (instance_id, number, state, token, dp, cp, tp, pp, facts, opened_at, unchecked, ended_reason, claims)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', '')"""
 NEXT_LAUNCH = "UPDATE controlplane_instance SET next_launch = %s WHERE id = %s"
 FILL_FACTS = "UPDATE controlplane_launch SET facts = %s WHERE instance_id = %s AND number = %s"
 COMPLETE = "UPDATE controlplane_launch SET completed_at = %s WHERE instance_id = %s AND number = %s"
@@ -29,6 +29,7 @@ WHERE instance_id = %s AND number = %s"""
 END = """
 UPDATE controlplane_launch SET state = %s, ended_at = %s, ended_reason = %s
 WHERE instance_id = %s AND number = %s AND ended_at IS NULL"""
+CLAIMS = "UPDATE controlplane_launch SET claims = %s WHERE instance_id = %s AND number = %s"
 HEALTH = "UPDATE controlplane_instance SET debt_since = %s, debt_hold = %s WHERE id = %s"
 PUBLISH = """
 INSERT INTO controlplane_engineinfo
@@ -48,6 +49,7 @@ ON CONFLICT (digest) DO NOTHING"""
 class Writes:
     """Gathered in decision order. Rank rows overwrite each other, so the last state of each is written once."""
 
+    term: int = 0
     ranks: dict[tuple[int, ...], tuple[Any, ...]] = field(default_factory=dict)
     leases: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     ordered: list[Statement] = field(default_factory=list)
@@ -63,6 +65,9 @@ class Writes:
         for event in decision.events:
             self._directory_event(instance, event, now)
             self.note(name, event, now, actor=actor, reason=reason)
+        for launch, claims in decision.claims:
+            text = msgspec.json.encode(list(claims.values())).decode() if claims else ""
+            self.ordered.append((CLAIMS, (text, instance, launch)))
 
     def add_engine(self, instance: int, name: str, events: Sequence[EngineEvent], now: float) -> None:
         for event in events:
@@ -98,6 +103,7 @@ class Writes:
             row.greeted,
             row.adopted,
             ",".join(row.flags),
+            self.term if row.probed_at is not None else 0,
             left_at,
             reason,
         )

@@ -57,6 +57,8 @@ class Launch(models.Model):
     unchecked = models.BooleanField(default=False)
     ended_at = models.FloatField(null=True)
     ended_reason = models.TextField(default="")
+    # Ranks with this launch's token that asked for a slot whose owner answers: JSON, empty for none.
+    claims = models.TextField(default="")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["instance_id", "number"], name="launch_number")]
@@ -81,6 +83,8 @@ class Rank(models.Model):
     greeted = models.BooleanField(default=False)
     adopted = models.BooleanField(default=False)
     flags = models.CharField(max_length=100, default="")
+    # The term of the bootstrap process in which it was last seen to answer a probe; 0 for never.
+    verified_term = models.BigIntegerField(default=0)
     left_at = models.FloatField(null=True)
     left_reason = models.TextField(default="")
 

@@ -71,6 +71,7 @@ BIND = msgspec.json.Decoder(BindBody)
 FAST_QUERY = msgspec.json.Decoder(FastQuery)
 QUERY = msgspec.json.Decoder(QueryBody)
 
+shape = lru_cache(maxsize=4096)(Topology)
 host = lru_cache(maxsize=65_536)(canonical_host)
 
 
@@ -83,7 +84,7 @@ def read_register(body: bytes, *, token: str | None = None) -> Registration:
         dp_size, dp_rank = b.system_dp_size, b.system_dp_rank
         if not 0 <= b.attn_dp_rank < max(b.attn_dp_size, 1):
             raise Refused(f"attn_dp_rank {b.attn_dp_rank} does not exist in a size of {b.attn_dp_size}", code="malformed")
-    topology = Topology(dp_size, b.attn_cp_size, b.attn_tp_size, b.pp_size)
+    topology = shape(dp_size, b.attn_cp_size, b.attn_tp_size, b.pp_size)
     slot = Slot(dp_rank, b.attn_cp_rank, b.attn_tp_rank, b.pp_rank)
     topology.check(slot)
     try:
@@ -94,7 +95,16 @@ def read_register(body: bytes, *, token: str | None = None) -> Registration:
     return Registration(
         slot,
         topology,
-        _facts(b),
+        facts(
+            b.page_size,
+            b.kv_cache_dtype,
+            b.kv_layout,
+            None if b.dsv41_spec_layout is None else _layout(b.dsv41_spec_layout),
+            b.load_balance_method,
+            b.enable_dsa_cache_layer_split,
+            b.enable_kv_cache_sharding,
+            b.decode_allocation_policy,
+        ),
         ip,
         numeric(b.rank_port, "rank_port", 1, 65535),
         None if http_port is None else numeric(http_port, "prefill_http_port", 1, 65535),
@@ -102,23 +112,35 @@ def read_register(body: bytes, *, token: str | None = None) -> Registration:
     )
 
 
-def _facts(b: RouteBody) -> SharedFacts:
-    layout = None
-    if b.dsv41_spec_layout is not None:
-        encoded = msgspec.json.encode(b.dsv41_spec_layout, order="sorted")
-        if len(encoded) > MAX_LAYOUT_BYTES:
-            raise Refused(f"dsv41_spec_layout is larger than {MAX_LAYOUT_BYTES} bytes", code="malformed")
-        layout = encoded.decode()
+@lru_cache(maxsize=4096)
+def facts(
+    page_size: int | str,
+    kv_cache_dtype: str | None,
+    kv_layout: str | None,
+    layout: str | None,
+    load_balance_method: str | None,
+    layer_split: Flag,
+    sharding: Flag,
+    policy: str | None,
+) -> SharedFacts:
+    """Checked facts. Every rank of a launch sends the same ones, so they are checked once."""
     return SharedFacts(
-        numeric(b.page_size, "page_size", 1, 2**31 - 1),
-        short_text(b.kv_cache_dtype, "kv_cache_dtype", 100),
-        short_text(b.kv_layout, "kv_layout", 200),
+        numeric(page_size, "page_size", 1, 2**31 - 1),
+        short_text(kv_cache_dtype, "kv_cache_dtype", 100),
+        short_text(kv_layout, "kv_layout", 200),
         layout,
-        short_text(b.load_balance_method, "load_balance_method", 100) or "follow_bootstrap_room",
-        bool(b.enable_dsa_cache_layer_split),
-        bool(b.enable_kv_cache_sharding),
-        short_text(b.decode_allocation_policy, "decode_allocation_policy", 100) or "early",
+        short_text(load_balance_method, "load_balance_method", 100) or "follow_bootstrap_room",
+        bool(layer_split),
+        bool(sharding),
+        short_text(policy, "decode_allocation_policy", 100) or "early",
     )
+
+
+def _layout(given: dict[str, Any]) -> str:
+    encoded = msgspec.json.encode(given, order="sorted")
+    if len(encoded) > MAX_LAYOUT_BYTES:
+        raise Refused(f"dsv41_spec_layout is larger than {MAX_LAYOUT_BYTES} bytes", code="malformed")
+    return encoded.decode()
 
 
 def read_route_query(query: bytes) -> tuple[Slot, tuple[str, ...]] | None:

@@ -77,6 +77,4 @@ def _socket_directory() -> Path:
             continue
         if os.access(parent, os.W_OK | os.X_OK):
             return Path(tempfile.mkdtemp(prefix="pdcp-", dir=parent))
-    raise NoRedis(
-        "no directory for a Redis socket: set XDG_RUNTIME_DIR or TMPDIR to a short path, or set REDIS_URL."
-    )
+    raise NoRedis("no directory for a Redis socket: set XDG_RUNTIME_DIR or TMPDIR to a short path, or set REDIS_URL.")

@@ -1,5 +1,6 @@
 """Open a listening port, or say which one is taken, by whom, and what to change."""
 
+import errno
 import re
 import socket
 from pathlib import Path
@@ -14,9 +15,11 @@ class PortTaken(Exception):
 
 def listen(host: str, port: int, *, variable: str, backlog: int = 2048) -> socket.socket:
     """A listening TCP socket on host:port; port 0 takes a free one."""
-    family, _, _, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+    try:
+        known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as problem:
+        raise PortTaken(_sentence(host, port, variable, problem)) from None
+    family, _, _, _, address = known[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -29,9 +32,10 @@ def listen(host: str, port: int, *, variable: str, backlog: int = 2048) -> socke
 
 
 def _sentence(host: str, port: int, variable: str, problem: OSError) -> str:
-    holder = holder_of(port)
-    reason = f"is taken by {holder}" if holder else f"cannot be opened ({problem.strerror})"
-    return f"port {port} on {host} {reason}; stop that, or set {variable} to another port."
+    if problem.errno != errno.EADDRINUSE:
+        return f"port {port} on {host} cannot be opened ({problem.strerror}); check {variable} and its address."
+    holder = holder_of(port) or "another process"
+    return f"port {port} on {host} is taken by {holder}; stop that, or set {variable} to another port."
 
 
 def holder_of(port: int) -> str | None:

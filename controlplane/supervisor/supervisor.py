@@ -25,17 +25,13 @@ class StartFailed(Exception):
     """A child ended, or kept silent, before everything was ready for the first time."""
 
     def __init__(self, name: str, code: int | None, tail: list[str]) -> None:
-        super().__init__(
-            f"{name} was not ready in time" if code is None else f"{name} could not start (exit {code})"
-        )
+        super().__init__(f"{name} was not ready in time" if code is None else f"{name} could not start (exit {code})")
         self.code = code
         self.tail = tail
 
 
 class Supervisor:
-    def __init__(
-        self, *, cwd: Path, guard: Guard, say: Callable[[str], None], parent: int | None = None
-    ) -> None:
+    def __init__(self, *, cwd: Path, guard: Guard, say: Callable[[str], None], parent: int | None = None) -> None:
         """`parent`: the process whose end is to be ours as well; None: nobody's."""
         self._parent = parent
         self._cwd = cwd

@@ -44,7 +44,5 @@ def test_the_server_installs_and_imports(version, tmp_path):
     env = clean_env(PDCP_DATA_DIR=tmp_path / "data", PDCP_ENV_FILE="/dev/null", PYTHONPATH=None)
     env["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
     # From elsewhere, so that what was installed is imported and not what lies here.
-    done = subprocess.run(
-        [own, "-c", IMPORT_EVERYTHING], cwd=tmp_path, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([own, "-c", IMPORT_EVERYTHING], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -84,9 +84,7 @@ def test_settings_example_and_readme_name_the_same_variables(tmp_path):
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     read = set(known.stdout.split()) - {"PDCP_ENV_FILE"}
-    example = set(
-        re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE)
-    )
+    example = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     table = {
         name

@@ -36,9 +36,7 @@ def run(*argv: str) -> None:
     bin_directory = Path(sys.executable).parent
     # mypy's Django plugin loads the settings.
     env = clean_env(PDCP_ENV_FILE="/dev/null", PDCP_DATA_DIR=str(Path(sys.prefix) / "var-of-tools"))
-    done = subprocess.run(
-        [str(bin_directory / argv[0]), *argv[1:]], cwd=ROOT, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([str(bin_directory / argv[0]), *argv[1:]], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

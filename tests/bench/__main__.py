@@ -54,9 +54,7 @@ def measured(servers: Stable, plan: Plan, patterns: list[str]) -> Iterator[Row]:
         if wanted(case.name):
             yield from compare(servers, case, plan)
     for tensors in (1000, 5000):
-        yield from _engine(
-            servers, plan, tensors, [each for each in engine_cases(tensors) if wanted(each.name)]
-        )
+        yield from _engine(servers, plan, tensors, [each for each in engine_cases(tensors) if wanted(each.name)])
     if wanted("real clients"):
         yield from special.real_clients(servers, plan, log)
     if wanted("restart"):

@@ -16,9 +16,7 @@ TOO_MUCH_FOREIGN_LOAD = 0.35
 """Cores that other programs used during a run; it is then measured once more, and the quieter one counts."""
 
 
-def compare(
-    stable: Stable, case: Case, plan: Plan, servers: dict[str, Server] | None = None
-) -> Iterator[Row]:
+def compare(stable: Stable, case: Case, plan: Plan, servers: dict[str, Server] | None = None) -> Iterator[Row]:
     """The rows of one case. Without `servers` it gets servers of its own for each number of connections."""
     for connections in case.connections(plan):
         own = servers is None
@@ -86,8 +84,11 @@ def prepare_directory(server: Server) -> None:
 
 
 def prepare_engine(server: Server, tensors: int) -> None:
-    """64 ranks with their dictionaries."""
-    fill(server, list(traffic.weights_uploads("", tensors))[: traffic.SESSIONS], door="engine")
+    """One rank with its dictionary.
+
+    More would burden the look-ups of SGLang's server with the garbage collection of all the others.
+    """
+    fill(server, traffic.weights_uploads("", tensors)[:1], door="engine")
 
 
 def _run(server: Server, case: Case, connections: int, seconds: int) -> Run:

@@ -1,6 +1,6 @@
 -- Sends the requests of a file, one a line: METHOD <tab> path <tab> body.
--- Arguments: FILE cycle|random|once [close]. "once" goes on with GET /health when the file is used up.
-local requests, at, order, filler = {}, 0, "cycle", nil
+-- Arguments: FILE cycle|random|once [close]. "once" repeats the last line when the file is used up.
+local requests, at, order = {}, 0, "cycle"
 sent = 0
 
 function setup(thread) the_thread = thread end
@@ -15,7 +15,6 @@ function init(args)
     requests[#requests + 1] = wrk.format(method, path, headers, body)
   end
   math.randomseed(1)
-  filler = wrk.format("GET", "/health")
 end
 
 local verified = false
@@ -29,7 +28,7 @@ function request()
   if order == "random" then return requests[math.random(#requests)] end
   if order == "once" then
     at = at + 1
-    return requests[at] or filler
+    return requests[at] or requests[#requests]
   end
   at = at % #requests + 1
   return requests[at]

@@ -21,9 +21,7 @@ class Bar:
     def met_by(self, number: float | None) -> bool | None:
         if number is None or (self.at_least is None and self.at_most is None):
             return None
-        return (self.at_least is None or number >= self.at_least) and (
-            self.at_most is None or number <= self.at_most
-        )
+        return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
 
     def p99_met_by(self, ratio: float | None) -> bool | None:
         return None if ratio is None or self.p99_at_most is None else ratio <= self.p99_at_most
@@ -138,8 +136,7 @@ def table(rows: list[Row]) -> str:
     lines = [head, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     shown = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
-        for line in lines
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     ]
     return "\n".join([shown[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *shown[1:]])
 
@@ -169,7 +166,7 @@ def summary(rows: list[Row]) -> str:
         + f": {what}"
         for row in rows
         for what, verdict in (
-            (f"{_number(row.ratio or row.ours)}, bar {row.bar}", row.met),
+            (f"{_missed(row)}, bar {row.bar}", row.met),
             (f"p99 {_pair(row.p99_ours_ms, row.p99_theirs_ms)} ms, bar {row.p99_bar}", row.p99_met),
         )
         if verdict is False
@@ -208,6 +205,12 @@ def _cells(row: Row) -> tuple[str, ...]:
         _pair(row.rss_ours_mb, row.rss_theirs_mb),
         ", p99 ".join(bars) if row.bar else "".join(f"p99 {bar}" for bar in bars),
     )
+
+
+def _missed(row: Row) -> str:
+    """What the bar was held against: the ratio, or our own number."""
+    of_ratio = row.bar is not None and row.bar.endswith("×")
+    return f"{row.ratio:.2f}×" if of_ratio and row.ratio is not None else f"{_number(row.ours)} {row.unit}"
 
 
 def _said(bar: Bar, suffix: str = "×") -> str | None:

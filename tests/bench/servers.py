@@ -69,9 +69,7 @@ class Nursery:
     """The process that has imported SGLang and forks its servers."""
 
     def __init__(self, log: Path) -> None:
-        self._child = Child(
-            [sys.executable, "-m", "tests.bench.real_server"], env=clean_env(), log=log, stdin=True
-        )
+        self._child = Child([sys.executable, "-m", "tests.bench.real_server"], env=clean_env(), log=log, stdin=True)
         self._child.wait_for_line("^waiting$", timeout=90)
 
     def give_birth(self, door: str) -> tuple[int, int]:
@@ -95,9 +93,7 @@ class Ours:
 
     tenants = True
 
-    def __init__(
-        self, backend: Backend, log: Path, *, database: psutil.Process | None, **knobs: object
-    ) -> None:
+    def __init__(self, backend: Backend, log: Path, *, database: psutil.Process | None, **knobs: object) -> None:
         self.name = POSTGRES if backend.database_url else SQLITE
         self.backend, self._database = backend, database
         self.bootstrap = Bootstrap(backend.env, log=log, **knobs).start()
@@ -117,9 +113,7 @@ class Ours:
 class Stable:
     """Starts servers, each on data of its own, and ends all that is left."""
 
-    def __init__(
-        self, directory: Path, postgres: PostgresServer | None, database: psutil.Process | None
-    ) -> None:
+    def __init__(self, directory: Path, postgres: PostgresServer | None, database: psutil.Process | None) -> None:
         self._directory, self._postgres, self._database = directory, postgres, database
         self.nursery = Nursery(directory / "real_server.log")
         self._running: list[Server] = []
@@ -199,13 +193,9 @@ def _postmaster() -> psutil.Process | None:
     return next((child for child in children if child.name() in ("postgres", "postmaster")), None)
 
 
-def answer(
-    url: str, *, body: bytes | None = None, method: str = "GET", timeout: float = 5
-) -> tuple[int, bytes]:
+def answer(url: str, *, body: bytes | None = None, method: str = "GET", timeout: float = 5) -> tuple[int, bytes]:
     """One request; status 0 when nobody answers."""
-    request = urllib.request.Request(
-        url, data=body, method=method, headers={"Content-Type": "application/json"}
-    )
+    request = urllib.request.Request(url, data=body, method=method, headers={"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=timeout) as reply:
             return reply.status, reply.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from functools import lru_cache
 
 from controlplane.simulation.payload import invented_weights
 from tests.bench.load import Request
@@ -72,7 +73,7 @@ def known_rooms(prefix: str) -> Iterator[Request]:
 
 def new_rooms(prefix: str, count: int) -> Iterator[Request]:
     for at in range(count):
-        yield Request("POST", f"{prefix}/register_dp_rank", _binding(random.getrandbits(62), at % DP))
+        yield Request("POST", f"{prefix}/register_dp_rank", _binding(random.getrandbits(63), at % DP))
 
 
 def room_queries(prefix: str) -> Iterator[Request]:
@@ -86,8 +87,10 @@ def weights_look_ups(prefix: str) -> Iterator[Request]:
     yield Request("GET", f"{prefix}/get_transfer_engine_info?rank=0")
 
 
-def weights_uploads(prefix: str, tensors: int) -> Iterator[Request]:
+@lru_cache(maxsize=1)
+def weights_uploads(prefix: str, tensors: int) -> list[Request]:
     """64 ranks, then the same ranks after a reload of their weights (other addresses), and so on."""
+    uploads = []
     for version in (0, 1):
         shifted = {
             name: [pointer + 4096 * version, numel, size]
@@ -98,7 +101,8 @@ def weights_uploads(prefix: str, tensors: int) -> Iterator[Request]:
             session = f"203.0.113.7:{20_000 + rank}"
             info = f'{{"session_id": "{session}", "weights_info_dict": {dictionary}}}'
             body = f'{{"tp_rank": {rank}, "transfer_engine_info": {info}}}'
-            yield Request("PUT", f"{prefix}/register_transfer_engine_info", body)
+            uploads.append(Request("PUT", f"{prefix}/register_transfer_engine_info", body))
+    return uploads
 
 
 def _binding(room: int, dp: int) -> str:

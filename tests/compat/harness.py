@@ -40,6 +40,16 @@ class Manager(CommonKVManager):
         return [b"None", self.local_ip.encode(), str(self.rank_port).encode(), SESSION]
 
 
+class NamedManager(Manager):
+    """A rank that registers under its instance's path prefix, as our plugin makes it do."""
+
+    instance = ""
+
+    def _register_topology_row(self, url: str, payload: dict[str, Any]) -> None:
+        base, _, path = url.rpartition("/")
+        super()._register_topology_row(f"{base}/i/{self.instance}/{path}", payload)
+
+
 class PPGroup:
     """A pipeline group inside one process: the first rank's object is handed to the later ones."""
 
@@ -79,6 +89,8 @@ class Prefill:
 
     shape: Shape
     port: int
+    # None: the ranks are unmodified, and name no instance.
+    instance: str | None = None
     ranks: dict[Slot, CommonKVManager] = field(default_factory=dict)
 
     def register(self, slot: Slot, **facts: Any) -> CommonKVManager:
@@ -91,7 +103,8 @@ class Prefill:
             _parallel(self.shape, cp=cp, tp=tp, dp=attention_dp, pp=pp, key=(self.port, dp, cp, tp)),
         ):
             args = _kv_args(engine_rank=tp, system_dp_rank=system_dp, pp_rank=pp, **facts)
-            rank = Manager(args, DisaggregationMode.PREFILL, server_args)
+            kind = type("Named", (NamedManager,), {"instance": self.instance}) if self.instance else Manager
+            rank = kind(args, DisaggregationMode.PREFILL, server_args)
         _kept.append(rank)
         self.ranks[slot] = rank
         return rank

@@ -1,5 +1,7 @@
 """Deaths and restarts, seen by real decode ranks."""
 
+import pytest
+
 
 def test_the_real_heartbeat_keeps_a_living_server_and_drops_a_dead_one(target, sglang):
     target.start()
@@ -13,9 +15,11 @@ def test_the_real_heartbeat_keeps_a_living_server_and_drops_a_dead_one(target, s
     assert "Lost connection with prefill instance" in facts["reason"]
 
 
-def test_new_ports_of_a_restarted_prefill_reach_a_decode_through_health_alone(target, sglang):
+@pytest.mark.parametrize("pause", [0, 3], ids=["at once", "after 3 s"])
+def test_new_ports_of_a_restarted_prefill_reach_a_decode_through_health_alone(target, sglang, pause):
     target.start()
-    facts = sglang.open("restarted_prefill", port=target.kv_port, patience=30 if target.is_ours else 3)
+    patience = 30 if target.is_ours else 1
+    facts = sglang.open("restarted_prefill", port=target.kv_port, patience=pause + patience, pause=pause)
     old, new = facts["old"], facts["new"]
     assert facts["before"] == old, "the cache was not filled"
     last = facts["seen"][-1][1]
@@ -25,6 +29,7 @@ def test_new_ports_of_a_restarted_prefill_reach_a_decode_through_health_alone(ta
         return
     assert last == new, facts["seen"]
     assert facts["rooms_in_flight_failed"] == [True, True]
+    assert facts["undisturbed_afterwards"] == [True, True]
     # On the way every request goes to the old launch, to the new one, or fails; never to anything else.
     for _, ports in facts["seen"]:
         for rank, got in enumerate(ports):
@@ -38,6 +43,7 @@ def test_a_killed_directory_has_forgotten_nothing(ours, sglang):
     ours.ours.restart()
     facts = sglang.go_on()
     assert facts["ready"]
+    assert facts["room_in_flight_survived"], "the restart cost a decode two heartbeats"
     assert facts["fresh"] == facts["wanted"]
     assert facts["cached"] == facts["wanted"]
     assert facts["room"] == {"77": 1}

@@ -14,9 +14,7 @@ for name in list(os.environ):
         del os.environ[name]
 _directory = tempfile.mkdtemp(prefix="pd-test-")
 atexit.register(shutil.rmtree, _directory, ignore_errors=True)
-os.environ.update(
-    DJANGO_SETTINGS_MODULE="controlplane.settings", PDCP_DATA_DIR=_directory, PDCP_ENV_FILE="/dev/null"
-)
+os.environ.update(DJANGO_SETTINGS_MODULE="controlplane.settings", PDCP_DATA_DIR=_directory, PDCP_ENV_FILE="/dev/null")
 
 import django  # noqa: E402
 

@@ -30,9 +30,7 @@ def test_on_postgresql_all_aliases_are_one_database_and_the_reader_only_reads(tm
     assert "read_only" not in made["default"]["OPTIONS"]["options"]
 
 
-@pytest.mark.parametrize(
-    "url", ["mysql://u:hunter2@h/n", "sqlite://:memory:", "hunter2", "postgres//u:hunter2@h"]
-)
+@pytest.mark.parametrize("url", ["mysql://u:hunter2@h/n", "sqlite://:memory:", "hunter2", "postgres//u:hunter2@h"])
 def test_a_url_that_cannot_serve_is_refused_without_repeating_its_password(tmp_path, url):
     with pytest.raises(BadSetting, match=r"^DATABASE_URL: ") as refusal:
         options(url, tmp_path)

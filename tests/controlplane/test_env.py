@@ -65,15 +65,10 @@ def test_a_data_directory_is_made_private_and_one_that_cannot_be_made_is_refused
 
 
 def test_processes_that_start_together_agree_on_one_private_secret_key(tmp_path):
-    code = (
-        "import sys; from pathlib import Path; from controlplane import env;"
-        "print(env.secret_key(Path(sys.argv[1])))"
-    )
+    code = "import sys; from pathlib import Path; from controlplane import env;print(env.secret_key(Path(sys.argv[1])))"
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SECRET_KEY")}
     started = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path)], env=clean, stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=clean, stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
     keys = {process.communicate()[0].strip() for process in started}

@@ -14,10 +14,7 @@ FORGERY = "ok\n2026-01-01T00:00:00Z [info     ] all is well\x1b[2J\u2028x\u202e"
 
 
 def written_by(code: str, form: str) -> list[str]:
-    setup = (
-        "import logging, structlog; from controlplane import logs\n"
-        f"logs.configure(level='INFO', form={form!r})\n"
-    )
+    setup = f"import logging, structlog; from controlplane import logs\nlogs.configure(level='INFO', form={form!r})\n"
     done = subprocess.run([sys.executable, "-c", setup + code], cwd=ROOT, capture_output=True, check=True)
     assert done.stdout == b""
     return done.stderr.decode("utf-8").split("\n")[:-1]
@@ -45,10 +42,7 @@ def test_nothing_that_is_logged_begins_a_new_line_or_commands_the_terminal(form,
 
 
 def test_a_traceback_keeps_its_lines_and_each_is_marked():
-    code = (
-        f"try: raise ValueError({FORGERY!r})\n"
-        "except ValueError: structlog.get_logger('x').exception('failed')"
-    )
+    code = f"try: raise ValueError({FORGERY!r})\nexcept ValueError: structlog.get_logger('x').exception('failed')"
     first, *rest = written_by(code, "console")
     assert "failed" in first
     assert len(rest) > 2

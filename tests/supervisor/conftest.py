@@ -16,7 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.ports import free_port
+from controlplane.supervisor import embedded_redis
+from tests.support.ports import free_port, is_open
 from tests.support.processes import ROOT, clean_env
 
 READY = re.compile(r"PD control plane is ready \((?P<seconds>[\d.]+) s\)")
@@ -36,9 +37,7 @@ class Up:
     def __init__(self, data_dir: Path, *, tty: bool = False, behind: str = "", **knobs: object) -> None:
         """`behind`: start it through a parent that only waits, as make does, and signal that one."""
         self.run_dir = Path(tempfile.mkdtemp(prefix="pd-t-"))
-        self.ports = {
-            name: free_port() for name in ("PDCP_WEB_PORT", "PDCP_KV_PORT", "PDCP_ENGINE_INFO_PORT")
-        }
+        self.ports = {name: free_port() for name in ("PDCP_WEB_PORT", "PDCP_KV_PORT", "PDCP_ENGINE_INFO_PORT")}
         self.env = clean_env(
             PDCP_DATA_DIR=data_dir,
             PDCP_ENV_FILE="/dev/null",
@@ -159,3 +158,20 @@ def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     for run in runs:
         run.close()
         print(f"--- manage.py up ---\n{run.output[-10000:]}")
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
+    """A Redis that is not ours to start or stop, on a TCP port as in production."""
+    port = free_port()
+    server = subprocess.Popen(
+        [embedded_redis.find_binary(), "--port", str(port), "--bind", "127.0.0.1", "--save", ""],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+    )
+    while not is_open(port):
+        assert server.poll() is None
+        time.sleep(0.02)
+    yield f"redis://127.0.0.1:{port}/0"
+    server.terminate()
+    server.wait()

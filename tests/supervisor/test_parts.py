@@ -50,9 +50,10 @@ def test_a_taken_port_is_refused_with_port_holder_and_variable():
     ports.listen("127.0.0.1", port, variable="PDCP_WEB_PORT").close()
 
 
-def test_an_address_of_another_host_is_refused_with_a_sentence():
-    with pytest.raises(ports.PortTaken, match="cannot be opened"):
-        ports.listen("192.0.2.1", 0, variable="PDCP_WEB_PORT")
+def test_an_address_of_another_host_and_a_name_of_none_are_refused_with_a_sentence():
+    for host in ("192.0.2.1", "no-such-host.invalid"):
+        with pytest.raises(ports.PortTaken, match=r"cannot be opened \(.+\); check PDCP_WEB_PORT"):
+            ports.listen(host, 0, variable="PDCP_WEB_PORT")
 
 
 def test_nobody_is_named_for_a_free_port():
@@ -106,9 +107,7 @@ def test_the_watchdog_itself_ignores_the_signals_of_a_terminal():
 
 def test_a_child_is_ready_when_its_line_says_so_and_keeps_what_the_line_said(tmp_path):
     code = "print('noise'); print('thing ready url=http://x'); import time; time.sleep(60)"
-    recipe = Recipe(
-        "thing", (sys.executable, "-u", "-c", code), ready=re.compile(r"^thing ready url=(?P<url>\S+)")
-    )
+    recipe = Recipe("thing", (sys.executable, "-u", "-c", code), ready=re.compile(r"^thing ready url=(?P<url>\S+)"))
     child = start(recipe, env=os.environ, cwd=tmp_path)
     deadline = time.monotonic() + 10
     while not child.ready and time.monotonic() < deadline:
@@ -144,9 +143,7 @@ def test_the_systems_own_redis_is_preferred_to_the_wheels(tmp_path, monkeypatch)
     assert embedded_redis.find_binary().name == "valkey-server"
 
 
-def test_the_socket_of_the_embedded_redis_is_private_and_short_even_under_a_long_directory(
-    tmp_path, monkeypatch
-):
+def test_the_socket_of_the_embedded_redis_is_private_and_short_even_under_a_long_directory(tmp_path, monkeypatch):
     long = tmp_path / ("x" * 100)
     long.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))

@@ -167,3 +167,78 @@ def test_commands_beside_it_find_its_redis_and_after_it_find_none(up, tmp_path):
     run.signal(signal.SIGTERM)
     run.wait()
     assert redis_url() == ""
+
+
+def run_code(run, code: str) -> str:
+    """What the code prints that runs as a command beside this control plane."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import django; django.setup()\n{code}"],
+        cwd=ROOT,
+        env={**run.env, "DJANGO_SETTINGS_MODULE": "controlplane.settings"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+HOUSEKEEPING = """
+import time
+from datetime import timedelta
+from django.utils import timezone
+from controlplane.access import links
+from controlplane.models.access import SignInLink
+from controlplane.tasks.housekeeping import delete_spent_sign_in_links
+links.issue(now=timezone.now() - timedelta(hours=1))
+links.issue(now=timezone.now())
+delete_spent_sign_in_links.delay()
+deadline = time.monotonic() + 20
+while SignInLink.objects.count() > 1 and time.monotonic() < deadline:
+    time.sleep(0.1)
+print(SignInLink.objects.count())
+"""
+
+
+def test_celery_does_what_is_asked_through_the_embedded_redis(up):
+    run = up().wait_ready()
+    assert run_code(run, HOUSEKEEPING) == "1"
+
+
+def test_with_a_redis_given_none_is_started(up, redis_url):
+    run = up(REDIS_URL=redis_url).wait_ready()
+    assert not any("unixsocket" in " ".join(process.cmdline()) for process in run.family())
+    assert httpx.get(f"{run.web}/readyz").json()["checks"]["redis"] == "ok"
+    assert run_code(run, HOUSEKEEPING) == "1"
+
+
+def test_it_runs_on_postgresql_and_stops_as_cleanly(up, postgresql_backend):
+    run = up(DATABASE_URL=postgresql_backend.database_url).wait_ready()
+    assert httpx.get(f"{run.web}/readyz").status_code == 200
+    assert run_code(run, HOUSEKEEPING) == "1"
+    run.family()
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 0
+    assert run.survivors(within=1) == []
+    assert "Traceback" not in run.output
+
+
+def test_a_celery_worker_alone_without_redis_refuses_with_a_sentence(sqlite_backend):
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "controlplane", "worker", "-P", "threads"],
+        cwd=ROOT, env=sqlite_backend.env, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "REDIS_URL is not set" in done.stderr
+
+
+def test_a_redis_or_a_database_that_does_not_answer_is_named_by_its_variable(up):
+    for variable, url in (
+        ("REDIS_URL", "redis://127.0.0.1:1/0"),
+        ("DATABASE_URL", "postgres://u:hunter2@127.0.0.1:1/n"),
+    ):
+        run = up(**{variable: url})
+        assert run.wait() == 1
+        assert variable in run.output
+        assert "hunter2" not in run.output
+        assert "Traceback" not in run.output

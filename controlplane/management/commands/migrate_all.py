@@ -3,8 +3,8 @@
 from typing import Any
 
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
-from django.db import connections
+from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError, connections
 
 from controlplane import databases
 
@@ -14,9 +14,18 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, verbosity: int = 1, **options: Any) -> None:
         for alias in databases.writers():
-            connection = connections[alias]
-            if connection.vendor == "postgresql":
-                # Building an index may take longer than any request is allowed to.
-                with connection.cursor() as cursor:
-                    cursor.execute("SET statement_timeout = 0")
-            call_command("migrate", database=alias, interactive=False, verbosity=verbosity)
+            try:
+                self._migrate(alias, verbosity)
+            except OperationalError as problem:
+                raise CommandError(
+                    f"the database cannot be used ({str(problem).strip()}); check DATABASE_URL, or PDCP_DATA_DIR "
+                    "where that is not set."
+                ) from None
+
+    def _migrate(self, alias: str, verbosity: int) -> None:
+        connection = connections[alias]
+        if connection.vendor == "postgresql":
+            # Building an index may take longer than any request is allowed to.
+            with connection.cursor() as cursor:
+                cursor.execute("SET statement_timeout = 0")
+        call_command("migrate", database=alias, interactive=False, verbosity=verbosity)

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import redis
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections
 from django.utils import timezone
 
+from controlplane import env
 from controlplane.access import links
 from controlplane.checks import is_loopback
 from controlplane.supervisor import embedded_redis, lockfile, ports
@@ -25,9 +27,7 @@ READY_WITHIN_SECONDS = 60.0
 
 
 class Command(BaseCommand):
-    help = (
-        "Migrate, then run Redis (unless REDIS_URL is set), bootstrap, web and Celery under one supervisor."
-    )
+    help = "Migrate, then run Redis (unless REDIS_URL is set), bootstrap, web and Celery under one supervisor."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -69,19 +69,27 @@ class Command(BaseCommand):
     @contextlib.contextmanager
     def _redis(self, supervisor: Supervisor, guard: Guard) -> Iterator[str]:
         """The URL of the Redis to use, our own one started where none is given."""
-        given = os.environ.get("REDIS_URL", "").strip()
+        given = env.text("REDIS_URL")
         if given:
+            self._must_answer(given)
             yield given
             return
-        redis = embedded_redis.prepare(settings.PDCP_DATA_DIR)
+        embedded = embedded_redis.prepare(settings.PDCP_DATA_DIR)
         note: Path = settings.PDCP_DATA_DIR / "redis-url"
         # In this order: a directory can be removed only after what is in it.
-        for path in (note, redis.socket, redis.socket.parent):
+        for path in (note, embedded.socket, embedded.socket.parent):
             guard.remove_afterwards(path)
-        supervisor.start(redis.recipe, env=os.environ)
+        supervisor.start(embedded.recipe, env=os.environ)
         # Commands that run beside this supervisor find its Redis through this note.
-        note.write_text(redis.url + "\n", encoding="utf-8")
-        yield redis.url
+        note.write_text(embedded.url + "\n", encoding="utf-8")
+        yield embedded.url
+
+    def _must_answer(self, redis_url: str) -> None:
+        try:
+            with redis.from_url(redis_url, socket_connect_timeout=3, socket_timeout=3) as client:
+                client.ping()
+        except redis.RedisError as problem:
+            raise CommandError(f"REDIS_URL: no Redis answers there ({problem}).") from None
 
     def _start(self, supervisor: Supervisor, redis_url: str) -> None:
         call_command("migrate_all", verbosity=0)
@@ -90,9 +98,9 @@ class Command(BaseCommand):
         for connection in connections.all(initialized_only=True):
             if connection.vendor == "postgresql":
                 connection.close_pool()  # type: ignore[attr-defined]
-        env = {**os.environ, "REDIS_URL": redis_url, "PYTHONUNBUFFERED": "1"}
+        its_env = {**os.environ, "REDIS_URL": redis_url, "PYTHONUNBUFFERED": "1"}
         for recipe in recipes(base_dir=settings.BASE_DIR, log_level=settings.LOG_LEVEL):
-            supervisor.start(recipe, env=env)
+            supervisor.start(recipe, env=its_env)
         supervisor.wait_ready(seconds=READY_WITHIN_SECONDS)
 
     def _announce(self, supervisor: Supervisor, seconds: float) -> None:

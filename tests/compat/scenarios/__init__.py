@@ -6,7 +6,7 @@ Between two yields the test may act: kill the server, freeze it, start it again.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.compat.scenarios import failures, mapping, oracle, registration, rooms, weights
+from tests.compat.scenarios import failures, mapping, oracle, registration, rooms, tenancy, weights
 
 SCENARIOS: dict[str, Callable[..., Iterator[Any]]] = {
     "registration": registration.register_and_resolve,
@@ -19,6 +19,7 @@ SCENARIOS: dict[str, Callable[..., Iterator[Any]]] = {
     "heartbeat": failures.heartbeat_until_the_server_is_gone,
     "restarted_prefill": failures.restart_a_prefill_that_a_decode_has_cached,
     "restarted_directory": failures.resolve_again_after_the_directory_was_killed,
+    "tenancy": tenancy.name_an_instance_in_bootstrap_host,
     "weights": weights.register_and_load,
     "rank_mapping_oracle": oracle.compare_every_combination,
 }

@@ -12,6 +12,8 @@ from tests.compat.harness import Prefill, Shape
 
 # The real decode beats every 5 s; the thread reads this attribute, so tests need not wait that long.
 BEAT_SECONDS = 0.25
+# SGLang allows nothing shorter than this to a real decode.
+FASTEST_REAL_BEAT_SECONDS = 2.0
 
 
 def heartbeat_until_the_server_is_gone(port: int) -> Iterator[dict[str, Any]]:
@@ -31,8 +33,11 @@ def heartbeat_until_the_server_is_gone(port: int) -> Iterator[dict[str, Any]]:
     yield {"dropped_after": dropped_after, "room_failed": failed, "reason": decode.failure_records.get(1)}
 
 
-def restart_a_prefill_that_a_decode_has_cached(port: int, patience: float) -> Iterator[dict[str, Any]]:
-    """The decode learns of the new ports through /health alone; nobody tells it anything."""
+def restart_a_prefill_that_a_decode_has_cached(port: int, patience: float, pause: float) -> Iterator[dict[str, Any]]:
+    """The decode learns of the new ports through /health alone; nobody tells it anything.
+
+    `pause` lies between the death of the old launch and the first registration of the new one.
+    """
     address = f"127.0.0.1:{port}"
     shape = Shape(tp=2)
     old = Prefill(shape, port).register_all()
@@ -45,6 +50,7 @@ def restart_a_prefill_that_a_decode_has_cached(port: int, patience: float) -> It
     quiet = [_ports(decode, address, room=2) for decode in decodes]
     old.die()
     died = time.monotonic()
+    time.sleep(pause)
     new = Prefill(shape, port).register_all()
     wanted = [[new.ranks[slot].rank_port] for slot in shape.slots]
     seen: list[Any] = []
@@ -57,6 +63,9 @@ def restart_a_prefill_that_a_decode_has_cached(port: int, patience: float) -> It
         if got == wanted:
             break
         time.sleep(0.05)
+    # A second flush would fail rooms that already went to the new launch.
+    time.sleep(6 * BEAT_SECONDS)
+    undisturbed = [decode.check_status(room) == KVPoll.WaitingForInput for decode in decodes]
     arrived = {str(slot): len(new.frames(slot)) for slot in shape.slots}
     for decode in decodes:
         decode._heartbeat_shutdown.set()
@@ -66,6 +75,7 @@ def restart_a_prefill_that_a_decode_has_cached(port: int, patience: float) -> It
         "before": quiet,
         "seen": seen,
         "took": round(time.monotonic() - died, 2),
+        "undisturbed_afterwards": undisturbed,
         "frames_at_new_ranks": arrived,
         "rooms_in_flight_failed": [decode.check_status(1) == KVPoll.Failed for decode in decodes],
     }
@@ -77,12 +87,16 @@ def resolve_again_after_the_directory_was_killed(port: int) -> Iterator[dict[str
     prefill = Prefill(Shape(dp=2, tp=2), port).register_all()
     cached = harness.decode_rank(tp=2, rank=1)
     _fill(cached, address, room=1)
+    cached.heartbeat_interval = FASTEST_REAL_BEAT_SECONDS
+    cached._start_heartbeat_checker_thread()
     with harness.published(dp_size=2, load_balance_method="round_robin"):
         prefill.ranks[1, 0, 0, 0].attn_dp_rank = 1
         CommonKVSender(prefill.ranks[1, 0, 0, 0], address, 77)
     yield {"registered": len(prefill.ranks)}
     fresh = harness.decode_rank(tp=2, rank=1)
+    time.sleep(2 * FASTEST_REAL_BEAT_SECONDS)
     yield {
+        "room_in_flight_survived": cached.check_status(1) == KVPoll.WaitingForInput,
         "ready": harness.is_ready(fresh, address, within=5),
         "wanted": [prefill.ranks[1, 0, 1, 0].rank_port],
         "fresh": _ports(fresh, address, room=2, dp=1),

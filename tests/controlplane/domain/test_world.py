@@ -1,0 +1,410 @@
+"""A small world of real launches, ranks that listen or not, and post that is late or lost: whatever happens in it,
+the directory never mixes launches, never opens incomplete, opens in the end, and all it does can be followed."""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from controlplane.domain import snapshot
+from controlplane.domain.contact import Contact
+from controlplane.domain.directory import Registration
+from controlplane.domain.launch import CONFIRM_AFTER, Address
+from controlplane.domain.topology import SharedFacts, Slot, Topology
+from tests.controlplane.domain.keeper import Keeper
+
+TRIES = 5
+RETRY_SECONDS = (1.0, 2.0, 4.0, 5.0)
+PORTS = range(1, 7)
+TOPOLOGIES = [Topology(1, 1, 2, 1), Topology(1, 1, 1, 1), Topology(2, 1, 1, 1), Topology(2, 1, 2, 1)]
+FACTS = [SharedFacts(64, "auto"), SharedFacts(16, "auto"), SharedFacts(64, "auto", kv_layout="hnd")]
+# Where ranks live: a network that we reach, one that drops what we send, one that we may not ask.
+REACHED, UNREACHED, OUTSIDE = "10.0.0.1", "10.9.9.9", "203.0.113.7"
+HOSTS = [REACHED, REACHED, UNREACHED, OUTSIDE]
+TURNS = [0.4, 1.0, 3.0, 14.0, 61.0]
+
+pick = st.integers(0, 63)
+
+
+@dataclass(eq=False)
+class Process:
+    """One rank of one real launch. `heard_ok` is what its client believes."""
+
+    launch: "Real"
+    slot: Slot
+    port: int
+    alive: bool = True
+    tries: int = 0
+    heard_ok: bool = False
+    evicted: bool = False
+    born: float = 0.0
+
+    @property
+    def address(self) -> Address:
+        return (self.launch.host, self.port)
+
+    @property
+    def put(self) -> Registration:
+        real = self.launch
+        flags = ("unprobed",) if real.host == OUTSIDE else ()
+        return Registration(self.slot, real.topology, real.facts, real.host, self.port, 30000, real.token, flags)
+
+    @property
+    def willing(self) -> bool:
+        return self.alive and not self.heard_ok and self.tries < TRIES
+
+
+@dataclass(eq=False)
+class Real:
+    """A launch as it really is, which the directory can only guess."""
+
+    number: int
+    host: str
+    token: str | None
+    topology: Topology
+    facts: SharedFacts
+    ranks: list[Process] = field(default_factory=list)
+
+    @property
+    def lives(self) -> bool:
+        return any(rank.alive for rank in self.ranks)
+
+    @property
+    def lives_fully(self) -> bool:
+        return all(rank.alive for rank in self.ranks)
+
+    @property
+    def registered(self) -> bool:
+        return self.lives_fully and all(rank.heard_ok and not rank.evicted for rank in self.ranks)
+
+    def looks_like(self, other: "Real") -> bool:
+        """Nothing that either sends could tell them apart."""
+        return (
+            (self.token, self.topology) == (other.token, other.topology)
+            and self.facts.disagreement(other.facts) is None
+        )
+
+
+class World(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeper = Keeper()
+        # Ahead of the real clock, which loading uses for a round that was under way.
+        self.now = time.time() + 10_000
+        self.reals: list[Real] = []
+        self.post: list[tuple[float, Process]] = []
+        self.senders: dict[Address, list[Process]] = defaultdict(list)
+        self.heard: dict[Address, tuple[Contact, float]] = {}
+        self.refusing: dict[Address, float] = {}
+        self.sessions_up: set[str] = set()
+        self.superseded = False
+
+    def teardown(self) -> None:
+        self.come_to_rest()
+        for kind in sorted(set(self.keeper.kinds)):
+            event(kind)
+        self.keeper.forget()
+
+    # --- what happens to the workers -------------------------------------------------------------------------
+
+    @rule(topology=st.sampled_from(TOPOLOGIES), facts=st.sampled_from(FACTS), host=st.sampled_from(HOSTS),
+          with_token=st.booleans(), ports=st.permutations(PORTS))  # fmt: skip
+    def start(self, topology, facts, host, with_token, ports):
+        number = len(self.reals) + 1
+        real = Real(number, host, f"t{number}" if with_token else None, topology, facts)
+        living = [other for other in self.reals if other.lives]
+        for other in living:
+            # Two living launches that look alike are one to anybody; then the older one is restarted.
+            if len(living) > 1 or other.looks_like(real):
+                self.end(other)
+        taken = {rank.port for other in self.reals for rank in other.ranks if rank.alive and other.host == host}
+        free = [port for port in ports if port not in taken]
+        if len(free) < topology.size:
+            return
+        real.ranks = [Process(real, slot, port, born=self.now) for slot, port in zip(topology.slots(), free)]
+        self.reals.append(real)
+
+    @precondition(lambda self: any(real.lives for real in self.reals))
+    @rule(which=pick)
+    def restart_whole(self, which):
+        """The usual thing: a launch ends and comes again as it was, on ports the kernel picks."""
+        old = self.chosen([real for real in self.reals if real.lives], which)
+        self.end(old)
+        self.start(old.topology, old.facts, old.host, old.token is not None, PORTS[which % 3 :])
+
+    @precondition(lambda self: self.living())
+    @rule(which=pick)
+    def die(self, which):
+        self.chosen(self.living(), which).alive = False
+
+    @precondition(lambda self: self.living())
+    @rule(which=pick)
+    def die_whole(self, which):
+        self.end(self.chosen(self.living(), which).launch)
+
+    # --- what the workers send -------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.willing())
+    @rule(which=pick)
+    def put(self, which):
+        self.attempt(self.chosen(self.willing(), which))
+
+    @precondition(lambda self: self.willing())
+    @rule(which=pick)
+    def put_many(self, which):
+        for rank in self.chosen(self.willing(), which).launch.ranks:
+            if rank.willing:
+                self.attempt(rank)
+
+    @precondition(lambda self: self.willing())
+    @rule(which=pick, arrives_now=st.booleans())
+    def put_but_lose_the_reply(self, which, arrives_now):
+        rank = self.chosen(self.willing(), which)
+        rank.tries += 1
+        if arrives_now:
+            self.deliver(rank)
+        else:
+            self.post.append((self.now, rank))
+
+    @precondition(lambda self: self.living())
+    @rule(which=pick)
+    def put_again(self, which):
+        rank = self.chosen(self.living(), which)
+        if rank.heard_ok:
+            self.deliver(rank)
+
+    @precondition(lambda self: self.post)
+    @rule(which=pick)
+    def post_arrives(self, which):
+        sent, rank = self.post.pop(which % len(self.post))
+        if self.now - sent < 60:
+            self.deliver(rank)
+
+    @rule(rank=st.integers(0, 1), session=st.integers(1, 3), digest=st.sampled_from("ab"), old_style=st.booleans())
+    def publish_engine_info(self, rank, session, digest, old_style):
+        self.sessions_up.add(f"10.0.0.1:{session}")
+        self.keeper.publish_engine(rank, f"10.0.0.1:{session}", digest, self.now, old_style=old_style)
+
+    @rule(up=st.integers(0, 7))
+    def probe_sessions(self, up):
+        seen = {f"10.0.0.1:{s}": Contact.UP if up >> (s - 1) & 1 else Contact.REFUSED for s in (1, 2, 3)}
+        self.keeper.observe_sessions(seen, self.now)
+
+    # --- what we see, do, and what is done to us -------------------------------------------------------------
+
+    @precondition(lambda self: self.keeper.wanted)
+    @rule(which=pick, lost=st.booleans(), late=st.booleans())
+    def probe_one(self, which, lost, late):
+        due = [address for address, at in self.keeper.wanted.items() if at <= self.now]
+        if not due:
+            return
+        address = self.chosen(due, which)
+        del self.keeper.wanted[address]
+        answer = self.truth(address)
+        if late:
+            self.now += 0.9
+        if not lost:
+            self.see({address: answer})
+
+    @rule()
+    def sweep(self):
+        self.see({address: self.truth(address) for address in self.keeper.directory.watched(self.now)})
+
+    @rule(seconds=st.sampled_from(TURNS))
+    def time_passes(self, seconds):
+        self.now += seconds
+
+    @rule()
+    def pollers_were_told(self):
+        debt = self.keeper.directory.debt
+        if debt is not None and not debt.hold:
+            self.keeper.flushed(self.now)
+
+    @rule()
+    def restart_of_ours(self):
+        before = snapshot.take(self.keeper.directory, self.keeper.instance.engines)
+        self.keeper.restart()
+        after = snapshot.take(self.keeper.directory, self.keeper.instance.engines)
+        assert unverified(before) == unverified(after)
+
+    @precondition(lambda self: any(launch.rows for launch in self.keeper.directory.launches()))
+    @rule(which=pick, whole=st.booleans())
+    def evict(self, which, whole):
+        rows = [row for launch in self.keeper.directory.launches() for row in launch.rows.values()]
+        slot = None if whole else self.chosen(rows, which).slot
+        for row in rows:
+            if slot in (None, row.slot):
+                for rank in self.senders[row.address]:
+                    rank.evicted = True
+        self.keeper.order("evict", self.now, slot)
+
+    @rule()
+    def supersede(self):
+        before = self.keeper.directory.current
+        self.keeper.order("supersede", self.now)
+        if self.keeper.directory.current is not before:
+            # Whoever was replaced on purpose need not come back, nor those that were refused meanwhile.
+            self.superseded = True
+
+    @rule()
+    def rest(self):
+        self.come_to_rest()
+
+    # --- what must hold ---------------------------------------------------------------------------------------
+
+    @invariant()
+    def never_opens_incomplete(self):
+        serving = self.keeper.directory.serving
+        if serving is not None:
+            assert set(serving.rows) == set(serving.topology.slots())
+
+    @invariant()
+    def never_serves_two_launches_that_could_be_told_apart(self):
+        serving = self.keeper.directory.serving
+        if serving is None:
+            return
+        for row in serving.rows.values():
+            senders = [rank for rank in self.senders[row.address] if rank.slot == row.slot]
+            assert any(self.could_be(rank.launch, serving) for rank in senders), (row, senders)
+            if row.greeted and row.probeable:
+                # Seen to refuse twice, at the time that counts, and still served?
+                assert row.address not in self.refusing or self.now_is_first_refusal(row), row
+
+    @invariant()
+    def events_lead_a_reader_to_the_same_state(self):
+        assert self.keeper.followed == snapshot.take(self.keeper.directory, self.keeper.instance.engines)
+
+    @invariant()
+    def what_is_stored_is_what_holds(self):
+        stored = self.keeper.stored()
+        held = snapshot.take(self.keeper.directory, self.keeper.instance.engines)
+        assert unverified(snapshot.take(stored.directory, stored.engines)) == unverified(held)
+        assert stored.directory.next_number == self.keeper.directory.next_number
+
+    # --- how it is done ---------------------------------------------------------------------------------------
+
+    def come_to_rest(self):
+        """Everything that is under way arrives; clients try again as SGLang's do; every probe is answered."""
+        for rank in [rank for _, rank in self.post if self.now - _ < 60]:
+            self.deliver(rank)
+        self.post.clear()
+        for turn in range(TRIES + 3):
+            for rank in self.willing():
+                self.attempt(rank)
+            self.answer_all_probes()
+            debt = self.keeper.directory.debt
+            if debt is not None and not debt.hold:
+                self.keeper.flushed(self.now)
+            self.now += RETRY_SECONDS[min(turn, 3)]
+        self.a_living_launch_is_served()
+
+    def answer_all_probes(self):
+        for _ in range(4):
+            addresses = self.keeper.directory.watched(self.now) | set(self.keeper.wanted)
+            self.keeper.wanted.clear()
+            self.see({address: self.truth(address) for address in addresses})
+            self.now += CONFIRM_AFTER + 0.02
+
+    def a_living_launch_is_served(self):
+        directory = self.keeper.directory
+        good = [real for real in self.reals if real.registered]
+        serving = directory.serving
+        served = [real for real in good if serving is not None and self.is_in(real, serving)]
+        if good and not self.superseded:
+            event("at rest with a whole launch")
+            assert served, (directory, good)
+        # With nobody else alive, and everybody within reach, there is no excuse for a refusal either.
+        living = [real for real in self.reals if real.lives]
+        alone = len(living) == 1 and living[0].lives_fully and all(real.host == REACHED for real in self.reals)
+        if alone and not any(rank.evicted for rank in living[0].ranks) and not self.superseded:
+            tired = [rank for rank in living[0].ranks if not rank.heard_ok]
+            assert not tired or all(rank.tries_before_alone for rank in tired), (directory, tired)
+        if serving is not None:
+            for row in serving.rows.values():
+                assert not (row.greeted and self.truth(row.address) is Contact.REFUSED), row
+
+    def is_in(self, real, launch):
+        return all(
+            (row := launch.rows.get(rank.slot)) is not None and row.address == rank.address for rank in real.ranks
+        )
+
+    def could_be(self, real, launch):
+        return (
+            real.topology == launch.topology
+            and real.facts.disagreement(launch.facts) is None
+            and real.token == launch.token
+        )
+
+    def attempt(self, rank):
+        rank.tries += 1
+        rank.heard_ok = self.deliver(rank)
+
+    def deliver(self, rank):
+        self.senders[rank.address].append(rank)
+        refused = self.keeper.put(rank.put, self.now)
+        if refused is None and rank.alive:
+            rank.evicted = False
+        return refused is None
+
+    def see(self, answers):
+        if not answers:
+            return
+        for address, contact in answers.items():
+            if contact is Contact.REFUSED:
+                self.refusing.setdefault(address, self.now)
+            else:
+                self.refusing.pop(address, None)
+        self.keeper.observe(answers, self.now)
+
+    def now_is_first_refusal(self, row):
+        return self.now - self.refusing[row.address] < CONFIRM_AFTER or row.refused_at is not None
+
+    def truth(self, address):
+        host = address[0]
+        if host != REACHED:
+            return Contact.UNREACHED
+        return Contact.UP if any(rank.address == address for rank in self.living()) else Contact.REFUSED
+
+    def end(self, real):
+        for rank in real.ranks:
+            rank.alive = False
+
+    def living(self):
+        return [rank for real in self.reals for rank in real.ranks if rank.alive]
+
+    def willing(self):
+        return [rank for rank in self.living() if rank.willing]
+
+    @staticmethod
+    def chosen(things, which):
+        return things[which % len(things)]
+
+
+def unverified(taken):
+    """A snapshot without what a restart of ours forgets on purpose: contacts."""
+    launches = {
+        number: {**launch, "rows": {slot: {**row, "contact": ""} for slot, row in launch["rows"].items()}}
+        for number, launch in taken["launches"].items()
+    }
+    return {**taken, "launches": launches}
+
+
+HEALTH = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+
+
+@pytest.mark.timeout(300)
+def test_whatever_happens_to_launches_the_directory_stays_right(_migrated):
+    run_state_machine_as_test(
+        World, settings=settings(max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=HEALTH)
+    )
+
+
+@pytest.mark.soak
+def test_whatever_happens_for_long_the_directory_stays_right(_migrated):
+    run_state_machine_as_test(
+        World, settings=settings(max_examples=5000, stateful_step_count=80, deadline=None, suppress_health_check=HEALTH)
+    )
