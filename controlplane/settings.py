@@ -60,6 +60,11 @@ CELERY_BEAT_SCHEDULE = {
         # A run that waited longer than its period has been overtaken by the next one.
         "options": {"expires": 300},
     },
+    "trim expired rooms": {
+        "task": "controlplane.tasks.rooms.trim_expired_rooms",
+        "schedule": 10.0,
+        "options": {"expires": 10},
+    },
 }
 CACHES = {
     "default": (

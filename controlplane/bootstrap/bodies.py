@@ -36,9 +36,7 @@ class UploadBudget:
                     async with asyncio.timeout(4):
                         await self._freed.wait_for(lambda: self.used + size <= self.limit)
                 except TimeoutError:
-                    raise Refused(
-                        "too many large uploads are in progress; try again", code="unavailable"
-                    ) from None
+                    raise Refused("too many large uploads are in progress; try again", code="unavailable") from None
         self.used += size
         return size
 

@@ -187,5 +187,3 @@ async def send_reply(send: Any, reply: Reply, *, head_only: bool) -> None:
     if close:
         cycle.transport.close()
     cycle.on_response()
-
-

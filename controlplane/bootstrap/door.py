@@ -14,8 +14,10 @@ from controlplane.probes.networks import Network, contains
 from controlplane.protocol.replies import Reply
 
 from .bodies import Disconnected, Receive, UploadBudget, read_body
+from .complaints import Complaints
 from .connection import Connection, send_reply
 from .fleet import Fleet, Instance
+from .tenancy import meant
 
 log = structlog.get_logger()
 
@@ -63,7 +65,6 @@ class Pending(NamedTuple):
 Outcome = Reply | Pending
 
 
-
 class Door:
     """ASGI application of one wire. Subclasses answer; this decides whether anything may be answered at all."""
 
@@ -75,7 +76,9 @@ class Door:
         budget: UploadBudget,
         writers: tuple[Network, ...],
         may_answer: Callable[[], bool],
+        complaints: Complaints,
     ) -> None:
+        self.complaints = complaints
         self.fleet = fleet
         self.body_limit = body_limit
         self.budget = budget
@@ -103,6 +106,7 @@ class Door:
             if not self.may_answer():
                 raise StandingDown
         except Refused as refused:
+            self.complain(request, refused)
             reply = self.refusal(refused)
         except Disconnected:
             return
@@ -114,6 +118,16 @@ class Door:
         if reply.status >= 400:
             self.refused[reply.status] = self.refused.get(reply.status, 0) + 1
         await send_reply(send, reply, head_only=request.method == "HEAD")
+
+    def complain(self, request: Request, refused: Refused) -> None:
+        """Let operators hear of a refused write, and of a listener that several instances share."""
+        if request.method not in ("PUT", "POST") and refused.code != "unavailable":
+            return
+        try:
+            instance = meant(self.fleet, request.headers, request.path, request.connection.port).instance
+        except Refused:
+            instance = None
+        self.complaints.about(instance, f"{request.method} {request.path[:100]}", request.source, refused)
 
     async def body(self, request: Request) -> bytes:
         assert request.receive is not None
@@ -142,6 +156,7 @@ class Door:
             try:
                 return begin(request, body)
             except Refused as refused:
+                self.complain(request, refused)
                 reply = self.refusal(refused)
             except Exception:
                 reply = self.failed(request)

@@ -59,7 +59,14 @@ class EngineDoor(Door):
     """Parse, call, answer."""
 
     def __init__(
-        self, *args: Any, recorder: Recorder, parse: Parse, fetch_body: FetchBody, adopt: Adopt, ready: Ready, **more: Any
+        self,
+        *args: Any,
+        recorder: Recorder,
+        parse: Parse,
+        fetch_body: FetchBody,
+        adopt: Adopt,
+        ready: Ready,
+        **more: Any,
     ) -> None:
         super().__init__(*args, **more)
         self.recorder = recorder

@@ -115,9 +115,7 @@ class Inbox:
             finally:
                 self._working.discard(id_)
 
-    async def _grant(
-        self, id_: int, kind: str, name: str, slot: str, actor: str, reason: str, made_at: float
-    ) -> None:
+    async def _grant(self, id_: int, kind: str, name: str, slot: str, actor: str, reason: str, made_at: float) -> None:
         instance = self._fleet.named(name) or await self.load(name)
         if instance is None:
             log.warning("request_without_instance", request=id_, instance=name)

@@ -111,7 +111,11 @@ class KvDoor(Door):
         self.check_writer(request)
         put = kv.read_register(body, token=launch_token(request.headers))
         put = with_flags(put, self.flags(put.ip, request.source))
-        return self.begin_write(request, lambda i: self.submit(Register(i, put, request.source)))
+
+        def complain(refused: Refused) -> None:
+            self.complain(request, refused)
+
+        return self.begin_write(request, lambda i: self.submit(Register(i, put, request.source, complain)))
 
     def submit(self, operation: Operation) -> Pending:
         return Pending(self.recorder.submit(operation), lambda: operation.reply)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from controlplane.probes.sweep import Prober, is_local_address
 from controlplane.protocol.replies import PLAIN_JSON, Reply
 
 from .bodies import UploadBudget
+from .complaints import Complaints
 from .engine_door import EngineDoor
 from .fleet import Fleet
 from .flush import end_flushes_forever
@@ -62,9 +64,12 @@ class Knobs:
 class Leader:
     """Composition root of one term. `run` returns True when it was asked to stop, False when the lease was lost."""
 
-    def __init__(self, knobs: Knobs, lease: Lease, *, sqlite: bool) -> None:
+    def __init__(self, knobs: Knobs, lease: Lease, lease_thread: ThreadPoolExecutor, *, sqlite: bool) -> None:
         self.knobs = knobs
         self.lease = lease
+        # Each thread keeps a database connection, so there are few, and each has one job.
+        self.lease_thread = lease_thread
+        self.reads = ThreadPoolExecutor(2, "reads")
         self.sqlite = sqlite
         self.deadline = 0.0
         self.lost = asyncio.Event()
@@ -80,7 +85,7 @@ class Leader:
         self.deadline = time.monotonic() + lease.seconds * DEADLINE_SHARE
         self._start(self._renew_forever(), "renew")
         try:
-            instances, revision = await asyncio.to_thread(load_instances)
+            instances, revision = await self._read(load_instances)
         except BaseException:
             await self._end(None, abrupt=True)
             raise
@@ -131,20 +136,21 @@ class Leader:
         self.packer = Packer()
         self.checkpointer = Checkpointer([FACTS, TRAFFIC])
         self.checkpointer.start()
-        common = {
+        common: dict[str, Any] = {
             "budget": UploadBudget(knobs.upload_budget),
             "writers": knobs.register_networks,
             "may_answer": self.may_answer,
             "recorder": self.recorder,
             "adopt": self.registry.adopt,
             "ready": self.readiness,
+            "complaints": Complaints(self.recorder),
         }
         self.kv_door = KvDoor(fleet, body_limit=knobs.kv_body_limit, rooms=self.rooms, policy=policy, **common)
         self.engine_door = EngineDoor(
             fleet,
             body_limit=knobs.engine_body_limit,
             parse=self.packer.parse,
-            fetch_body=lambda digest: asyncio.to_thread(load_engine_body, digest),
+            fetch_body=lambda digest: self._read(load_engine_body, digest),
             **common,
         )
         self.listeners = Listeners(fleet, host=knobs.host, deadline=lambda: self.deadline)
@@ -202,10 +208,9 @@ class Leader:
         self._start(self.listeners.sync_own_ports(self.kv_door), "own ports")
 
     async def _load_rooms(self) -> None:
-        loop = asyncio.get_running_loop()
         chunks = load_rooms(self.knobs.room_limit)
         table = self.fleet.rooms
-        while (chunk := await loop.run_in_executor(None, next, chunks, None)) is not None:
+        while (chunk := await self._read(next, chunks, None)) is not None:
             now_ms = round(time.time() * 1000)
             for start in range(0, len(chunk), 2000):
                 for instance, room, dp, expires in chunk[start : start + 2000]:
@@ -222,7 +227,7 @@ class Leader:
             await asyncio.sleep(self.lease.seconds / 4)
             began = time.monotonic()
             try:
-                await asyncio.to_thread(self.lease.renew)
+                await asyncio.get_running_loop().run_in_executor(self.lease_thread, self.lease.renew)
                 self.deadline = began + self.lease.seconds * DEADLINE_SHARE
             except FencedOut:
                 log.error("lease_lost")
@@ -240,6 +245,9 @@ class Leader:
             for wait in waits:
                 wait.cancel()
 
+    async def _read(self, work: Callable[..., Any], *values: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.reads, work, *values)
+
     async def _end(self, listeners: Listeners | None, *, abrupt: bool) -> None:
         if listeners is not None:
             await listeners.close(abrupt=abrupt)
@@ -251,8 +259,9 @@ class Leader:
             for part in (self.recorder, self.rooms, self.registry, self.packer, self.inbox):
                 part.close()
             self.checkpointer.stop()
+        self.reads.shutdown(wait=False, cancel_futures=True)
         if not self.lost.is_set():
-            await asyncio.to_thread(self.lease.release)
+            await asyncio.get_running_loop().run_in_executor(self.lease_thread, self.lease.release)
         else:
             self.lease.step_down()
         self.deadline = 0.0

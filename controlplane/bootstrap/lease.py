@@ -17,6 +17,7 @@ from typing import IO, Any
 from django.db import connections
 
 from controlplane.databases import FACTS, TRAFFIC
+from controlplane.ledger.cursor import cursor
 from controlplane.ledger.store import FencedOut
 
 READ = "SELECT token, holder, expires_at FROM controlplane_lease WHERE name = 'bootstrap'"
@@ -70,36 +71,36 @@ class Lease:
     def _take(self, seen_token: int) -> bool:
         connection = connections[FACTS]
         postgres = connection.vendor == "postgresql"
-        with connection.cursor() as cursor:
-            cursor.execute("BEGIN" if postgres else "BEGIN IMMEDIATE")
+        with cursor(FACTS) as c:
+            c.execute("BEGIN" if postgres else "BEGIN IMMEDIATE")
             try:
                 # FOR UPDATE waits for commits that are proving the old token right now.
-                cursor.execute(READ + (" FOR UPDATE" if postgres else ""))
-                if cursor.fetchone()[0] != seen_token:
-                    cursor.execute("ROLLBACK")
+                c.execute(READ + (" FOR UPDATE" if postgres else ""))
+                if c.fetchone()[0] != seen_token:
+                    c.execute("ROLLBACK")
                     return False
-                cursor.execute(TAKE, (seen_token + 1, self.holder, time.time()))
-                cursor.execute("COMMIT")
+                c.execute(TAKE, (seen_token + 1, self.holder, time.time()))
+                c.execute("COMMIT")
             except BaseException:
-                connection.connection.rollback()
+                connection.close()
                 raise
         self.token = seen_token + 1
-        with connections[TRAFFIC].cursor() as cursor:
-            cursor.execute(FENCE, (self.token,))
+        with cursor(TRAFFIC) as c:
+            c.execute(FENCE, (self.token,))
         return True
 
     def renew(self) -> None:
         """Say that we live. Raises FencedOut when somebody else took over."""
-        with connections[FACTS].cursor() as cursor:
-            cursor.execute(RENEW, (time.time(), self.token))
-            if cursor.rowcount != 1:
+        with cursor(FACTS) as c:
+            c.execute(RENEW, (time.time(), self.token))
+            if c.rowcount != 1:
                 raise FencedOut
 
     def release(self) -> None:
         """Leave the seat to whoever comes next, at once."""
         try:
-            with connections[FACTS].cursor() as cursor:
-                cursor.execute(RELEASE, (self.token,))
+            with cursor(FACTS) as c:
+                c.execute(RELEASE, (self.token,))
         finally:
             self._unlock()
 
@@ -108,9 +109,9 @@ class Lease:
         self._seen = None
 
     def _read(self) -> tuple[int, str, float]:
-        with connections[FACTS].cursor() as cursor:
-            cursor.execute(READ)
-            row: Any = cursor.fetchone()
+        with cursor(FACTS) as c:
+            c.execute(READ)
+            row: Any = c.fetchone()
         return int(row[0]), str(row[1]), float(row[2])
 
     def _try_lock(self) -> bool:
@@ -136,5 +137,3 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
     except OSError:
         return "-"
-
-

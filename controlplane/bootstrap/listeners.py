@@ -59,7 +59,7 @@ class Listeners:
         """Listen for one wire; the port that was opened. Raises PortTaken."""
         host = host or self._host
         config = uvicorn.Config(
-            door,  # type: ignore[arg-type]
+            door,
             http=Connection,
             lifespan="off",
             access_log=False,
@@ -171,7 +171,9 @@ def connection_limit() -> int:
     """What the descriptor limit leaves, with a reserve for the databases and probes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else max(soft, 65_536), hard))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else max(soft, 65_536), hard)
+        )
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft < 4096:
         log.warning("few_descriptors", limit=soft, advice="raise it with ulimit -n: idle decodes keep connections open")

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from django.db import connections
 
 from controlplane.databases import FACTS, TRAFFIC
 from controlplane.domain.contact import Contact
@@ -18,6 +17,7 @@ from controlplane.domain.engines import EngineEntry, EngineTable
 from controlplane.domain.health import CLOSED_COUNTS, Pollers
 from controlplane.domain.launch import Launch, Row
 from controlplane.domain.topology import SharedFacts, Slot, Topology
+from controlplane.ledger.cursor import cursor
 
 from .fleet import Instance
 
@@ -45,9 +45,9 @@ HEAD = "SELECT revision FROM controlplane_ledgerhead WHERE id = 1"
 
 
 def rows(sql: str, values: tuple[Any, ...] = (), alias: str = FACTS) -> list[tuple[Any, ...]]:
-    with connections[alias].cursor() as cursor:
-        cursor.execute(sql, values)
-        return list(cursor.fetchall())
+    with cursor(alias) as c:
+        c.execute(sql, values)
+        return list(c.fetchall())
 
 
 def load_instances() -> tuple[list[Instance], int]:
@@ -73,16 +73,16 @@ def load_instances() -> tuple[list[Instance], int]:
     for id_, instance in instances.items():
         own = launches.get(id_, {})
         next_launch, debt = debts[id_]
-        instance.directory = Directory(
-            instance.name, own.get("current"), own.get("candidate"), debt, None, next_launch
-        )
+        instance.directory = Directory(instance.name, own.get("current"), own.get("candidate"), debt, None, next_launch)
         instance.engines = engines.get(id_, EngineTable())
     return list(instances.values()), int(revision)
 
 
 def _ranks() -> dict[tuple[int, int], dict[Slot, Row]]:
     found: dict[tuple[int, int], dict[Slot, Row]] = defaultdict(dict)
-    for instance, launch, dp, cp, tp, pp, ip, port, http, first, seen, again, greeted, adopted, flags, contact in rows(RANKS):
+    for instance, launch, dp, cp, tp, pp, ip, port, http, first, seen, again, greeted, adopted, flags, contact in rows(
+        RANKS
+    ):
         slot = Slot(dp, cp, tp, pp)
         found[instance, launch][slot] = Row(
             slot,

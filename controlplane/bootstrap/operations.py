@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from controlplane.domain import orders
@@ -17,11 +17,11 @@ from controlplane.domain.registration import register
 from controlplane.domain.topology import Slot
 from controlplane.ledger.writes import KEEP_BODY, Writes
 from controlplane.protocol.engine_info import Publication
+from controlplane.protocol.engine_info import refusal as engine_refusal
 from controlplane.protocol.replies import OK
 
 from .fleet import Instance
 from .recorder import Operation, Staged
-
 
 ANSWER = "UPDATE controlplane_request SET answered_at = %s, granted = %s, answer = %s WHERE id = %s"
 
@@ -29,12 +29,17 @@ ANSWER = "UPDATE controlplane_request SET answered_at = %s, granted = %s, answer
 class Register(Operation):
     """`PUT /route`."""
 
-    __slots__ = ("put", "source")
+    __slots__ = ("complain", "put", "source")
 
-    def __init__(self, instance: Instance, put: Registration, source: str) -> None:
+    def __init__(self, instance: Instance, put: Registration, source: str, complain: Callable[[Refused], None]) -> None:
         super().__init__(instance)
         self.put = put
         self.source = source
+        self.complain = complain
+
+    def refuse(self, refused: Refused) -> None:
+        self.complain(refused)
+        super().refuse(refused)
 
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
         if self.instance.retired:
@@ -93,6 +98,9 @@ class PublishEngine(Operation):
             writes.add_engine(self.instance.id, self.instance.name, events, now)
         staged.sessions.add(p.session)
         self.reply = OK
+
+    def refuse(self, refused: Refused) -> None:
+        self.reply = engine_refusal(refused)
 
 
 class Flushed(Operation):
@@ -160,7 +168,9 @@ class Ordered(Operation):
                 raise decision.refused
             staged.apply(decision, writes, now, actor=self.actor, reason=self.reason)
         back = ", ".join(str(put.slot) for put in self.puts[:4]) + (", …" if len(self.puts) > 4 else "")
-        return f"{len(self.puts)} ranks answered and are registered again: {back}" + (f"; {self.note}" if self.note else "")
+        return f"{len(self.puts)} ranks answered and are registered again: {back}" + (
+            f"; {self.note}" if self.note else ""
+        )
 
 
 def retire_engines_of(

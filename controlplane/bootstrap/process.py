@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 from django.conf import settings
-from django.db import connections
+from django.db import DatabaseError, connections
 
 from controlplane.databases import FACTS
+from controlplane.domain.addresses import bracketed
 
 from .leader import Knobs, Leader
 from .lease import Lease
@@ -22,7 +24,7 @@ STAND_BY_POLL = 0.2
 
 def knobs() -> Knobs:
     return Knobs(
-        host=settings.PDCP_BOOTSTRAP_HOST,
+        host=settings.PDCP_BOOTSTRAP_HOST.removeprefix("[").removesuffix("]"),
         kv_port=settings.PDCP_KV_PORT,
         engine_port=settings.PDCP_ENGINE_INFO_PORT,
         own_ports=frozenset({settings.PDCP_WEB_PORT}),
@@ -47,9 +49,10 @@ async def serve() -> None:
     chosen = knobs()
     lease = Lease(settings.PDCP_DATA_DIR / "bootstrap.lock", settings.PDCP_LEASE_SECONDS)
     sqlite = connections[FACTS].vendor == "sqlite"
+    lease_thread = ThreadPoolExecutor(1, "lease")
     stood_by = False
     while not stop.is_set():
-        if not await asyncio.to_thread(lease.try_take):
+        if not await _try(loop, lease_thread, lease):
             if not stood_by:
                 stood_by = True
                 print(f"bootstrap standing by pid={os.getpid()}", flush=True)
@@ -59,7 +62,7 @@ async def serve() -> None:
             except TimeoutError:
                 pass
             continue
-        leader = Leader(chosen, lease, sqlite=sqlite)
+        leader = Leader(chosen, lease, lease_thread, sqlite=sqlite)
         kept = await leader.run(stop, patient=stood_by, announce=lambda kv, engine: _announce(chosen.host, kv, engine))
         if kept:
             return
@@ -67,5 +70,16 @@ async def serve() -> None:
         stood_by = False
 
 
+async def _try(loop: asyncio.AbstractEventLoop, thread: ThreadPoolExecutor, lease: Lease) -> bool:
+    """One attempt at the lease. A database that is away is waited for, with a line in the log."""
+    try:
+        return await loop.run_in_executor(thread, lease.try_take)
+    except DatabaseError as problem:
+        log.warning("database_away", problem=str(problem)[:300])
+        await asyncio.sleep(1)
+        return False
+
+
 def _announce(host: str, kv: int, engine: int) -> None:
-    print(f"bootstrap ready kv={host}:{kv} engine={host}:{engine} pid={os.getpid()}", flush=True)
+    shown = bracketed(host)
+    print(f"bootstrap ready kv={shown}:{kv} engine={shown}:{engine} pid={os.getpid()}", flush=True)

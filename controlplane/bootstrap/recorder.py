@@ -61,6 +61,10 @@ class Operation:
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
         raise NotImplementedError
 
+    def refuse(self, refused: Refused) -> None:
+        """The answer when `decide` raised: what the KV wire says, unless an operation knows better."""
+        self.reply = refusal(refused)
+
 
 class Recorder:
     """Runs batches, one after another. Times are epoch seconds."""
@@ -72,14 +76,12 @@ class Recorder:
         published: Callable[[list[Staged]], None],
         reload: Callable[[], None],
         fenced_out: Callable[[], None],
-        refuse: Callable[[Refused], Reply] = refusal,
         pause_seconds: float = 0.0,
     ) -> None:
         self._store = store
         self._published = published
         self._reload = reload
         self._fenced_out = fenced_out
-        self._refuse = refuse
         self._pause = pause_seconds
         self._thread = ThreadPoolExecutor(1, "recorder")
         self._pending: list[Operation] = []
@@ -156,7 +158,7 @@ class Recorder:
             try:
                 operation.decide(stage, writes, now)
             except Refused as refused:
-                operation.reply = self._refuse(refused)
+                operation.refuse(refused)
         if writes:
             loop = asyncio.get_running_loop()
             head = await loop.run_in_executor(self._thread, self._store.commit, self.token, writes)

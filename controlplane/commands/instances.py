@@ -84,8 +84,8 @@ def add(
 def edit(
     name: str,
     *,
-    own_port: int | None | Keep = KEEP,
-    host_alias: str | None | Keep = KEEP,
+    own_port: int | Keep | None = KEEP,
+    host_alias: str | Keep | None = KEEP,
     actor: str,
     reason: str = "",
 ) -> Done:

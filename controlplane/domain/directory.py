@@ -179,9 +179,7 @@ class Change:
         self.events.append(HealthTurned(launch, 200, None, False, reason))
 
     def done(self) -> Decision:
-        directory = Directory(
-            self.before.name, self.current, self.candidate, self.debt, self.fence, self.next_number
-        )
+        directory = Directory(self.before.name, self.current, self.candidate, self.debt, self.fence, self.next_number)
         return Decision(
             directory,
             tuple(self.events),

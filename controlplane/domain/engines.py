@@ -81,7 +81,12 @@ class EngineRetired(EngineEvent):
     reason: str = ""
 
     def data(self) -> dict[str, object]:
-        return {"rank": self.entry.rank, "session": self.entry.session, "epoch": self.entry.epoch, "reason": self.reason}
+        return {
+            "rank": self.entry.rank,
+            "session": self.entry.session,
+            "epoch": self.entry.epoch,
+            "reason": self.reason,
+        }
 
 
 EngineChange = tuple[EngineTable, list[EngineEvent]]
@@ -100,7 +105,9 @@ def publish(table: EngineTable, entry: EngineEntry) -> EngineChange:
         if known is not None and (known.session, known.digest) == (entry.session, entry.digest):
             return table, []
         kept = replace(entry, epoch=_next_epoch(table, entry.rank))
-        over: list[EngineEvent] = [EngineRetired(0, known, f"session {entry.session} claimed after it")] if known else []
+        over: list[EngineEvent] = (
+            [EngineRetired(0, known, f"session {entry.session} claimed after it")] if known else []
+        )
         conflicts = {**table.conflicts, entry.rank: kept}
         epochs = {**table.epochs, entry.rank: kept.epoch}
         return replace(table, conflicts=conflicts, epochs=epochs), [*over, EngineConflicted(0, kept)]
@@ -111,7 +118,9 @@ def publish(table: EngineTable, entry: EngineEntry) -> EngineChange:
     return table, events + published
 
 
-def observe_sessions(table: EngineTable, verdicts: Mapping[str, Contact], now: float) -> tuple[EngineTable, list[EngineEvent], set[str]]:
+def observe_sessions(
+    table: EngineTable, verdicts: Mapping[str, Contact], now: float
+) -> tuple[EngineTable, list[EngineEvent], set[str]]:
     """Apply probes of sessions. One that refuses twice is retired, and a conflict takes its place.
 
     The third value are sessions to ask again after CONFIRM_AFTER.

@@ -10,24 +10,9 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
+from . import tables
+from .tables import Table
 from .writes import Writes
-
-RANK_COLUMNS = (
-    "instance_id launch dp cp tp pp ip port http_port first_at seen_at again_at contact greeted adopted flags"
-    " verified_term left_at left_reason"
-).split()
-RANK_TYPES = (
-    "bigint int int int int int text int int float8 float8 float8 text bool bool text bigint float8 text"
-).split()
-RANK_KEY = ("instance_id", "launch", "dp", "cp", "tp", "pp")
-EVENT_COLUMNS = "revision at kind instance actor reason data".split()
-EVENT_TYPES = "bigint float8 text text text text text".split()
-LEASE_COLUMNS = "worker instance_id token slots seen_at expires_at".split()
-LEASE_TYPES = "text bigint text text float8 float8".split()
-ROOM_COLUMNS = "instance_id room dp expires_ms".split()
-ROOM_TYPES = "bigint bigint int bigint".split()
-COLLISION_COLUMNS = "instance_id room before after at".split()
-COLLISION_TYPES = "bigint bigint int int float8".split()
 
 ADVANCE = "UPDATE controlplane_ledgerhead SET revision = revision + %s WHERE id = 1 RETURNING revision"
 RETRYABLE = ("40001", "40P01", "55P03")
@@ -90,31 +75,14 @@ class Writer:
                 connection.close()
             raise
 
-    def insert(
-        self,
-        cursor: Any,
-        table: str,
-        columns: Sequence[str],
-        types: Sequence[str],
-        rows: Sequence[tuple[Any, ...]],
-        *,
-        key: Sequence[str] = (),
-    ) -> None:
-        """Insert all rows with one statement; with `key`, overwrite the rows that are there. Keys must be distinct."""
+    def insert(self, cursor: Any, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+        """All rows with one statement. Their keys must be distinct."""
         if not rows:
             return
-        names = ", ".join(columns)
-        conflict = ""
-        if key:
-            updates = ", ".join(f"{c} = excluded.{c}" for c in columns if c not in key)
-            conflict = f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {updates}"
         if self.is_postgres:
-            arrays = ", ".join(f"%s::{kind}[]" for kind in types)
-            sql = f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays}){conflict}"
-            cursor.execute(sql, [list(column) for column in zip(*rows, strict=True)])
+            cursor.execute(table.postgres, [list(column) for column in zip(*rows, strict=True)])
         else:
-            marks = ", ".join(["?"] * len(columns))
-            cursor.cursor.connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks}){conflict}", rows)
+            cursor.cursor.connection.executemany(table.sqlite, rows)
 
 
 def _rollback(connection: Any) -> None:
@@ -149,18 +117,15 @@ class FactStore(Writer):
     def _write(self, cursor: Any, writes: Writes) -> int:
         for sql, values in writes.ordered:
             cursor.execute(sql, values)
-        ranks = list(writes.ranks.values())
-        self.insert(cursor, "controlplane_rank", RANK_COLUMNS, RANK_TYPES, ranks, key=RANK_KEY)
-        leases = list(writes.leases.values())
-        self.insert(cursor, "controlplane_workerlease", LEASE_COLUMNS, LEASE_TYPES, leases, key=("worker",))
+        self.insert(cursor, tables.RANK, list(writes.ranks.values()))
+        self.insert(cursor, tables.WORKER_LEASE, list(writes.leases.values()))
         count = len(writes.events)
         if not count:
             return 0
         cursor.execute(ADVANCE, [count])
         head = int(cursor.fetchone()[0])
         first = head - count + 1
-        events = [(first + offset, *event) for offset, event in enumerate(writes.events)]
-        self.insert(cursor, "controlplane_event", EVENT_COLUMNS, EVENT_TYPES, events)
+        self.insert(cursor, tables.EVENT, [(first + offset, *event) for offset, event in enumerate(writes.events)])
         return head
 
 
@@ -172,7 +137,7 @@ class RoomStore(Writer):
 
     def append(self, token: int, rooms: list[tuple[Any, ...]], collisions: list[tuple[Any, ...]]) -> None:
         def write(cursor: Any) -> None:
-            self.insert(cursor, "controlplane_roombinding", ROOM_COLUMNS, ROOM_TYPES, rooms)
-            self.insert(cursor, "controlplane_roomcollision", COLLISION_COLUMNS, COLLISION_TYPES, collisions)
+            self.insert(cursor, tables.ROOM, rooms)
+            self.insert(cursor, tables.COLLISION, collisions)
 
         self.transact(token, write)

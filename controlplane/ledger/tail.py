@@ -35,7 +35,9 @@ def head() -> Cursor:
     return Cursor(row.ledger_id, row.revision)
 
 
-def after(revision: int, *, limit: int = 500, instance: str | None = None, kinds: list[str] | None = None) -> list[EventRow]:
+def after(
+    revision: int, *, limit: int = 500, instance: str | None = None, kinds: list[str] | None = None
+) -> list[EventRow]:
     """Events with a higher revision, oldest first, at most `limit`."""
     rows = Event.objects.using(READER).filter(revision__gt=revision)
     if instance:

@@ -58,7 +58,9 @@ class Writes:
     def __bool__(self) -> bool:
         return bool(self.ranks or self.leases or self.ordered or self.events)
 
-    def add(self, instance: int, name: str, decision: Decision, now: float, *, actor: str = "", reason: str = "") -> None:
+    def add(
+        self, instance: int, name: str, decision: Decision, now: float, *, actor: str = "", reason: str = ""
+    ) -> None:
         """Everything a decision about a directory changes."""
         for launch, row in decision.seen:
             self._rank(instance, launch, row)

@@ -75,7 +75,14 @@ def read_publication(body: bytes) -> Publication:
     compact = msgspec.json.encode(weights)
     digest = hashlib.sha256(compact).hexdigest()
     return Publication(
-        rank, b.rank is None, session, digest, len(weights), min(total, 2**63 - 1), len(compact), zlib.compress(compact, 1)
+        rank,
+        b.rank is None,
+        session,
+        digest,
+        len(weights),
+        min(total, 2**63 - 1),
+        len(compact),
+        zlib.compress(compact, 1),
     )
 
 
@@ -86,7 +93,9 @@ def read_rank_query(query: bytes) -> int:
         if name == "rank":
             rank = value
     if rank is None:
-        raise BadRank(detail(422, [{"type": "missing", "loc": ["query", "rank"], "msg": "Field required", "input": None}]))
+        raise BadRank(
+            detail(422, [{"type": "missing", "loc": ["query", "rank"], "msg": "Field required", "input": None}])
+        )
     whole, dot, zeros = rank.strip().partition(".")
     try:
         if dot and zeros.strip("0"):

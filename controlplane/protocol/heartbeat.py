@@ -44,7 +44,9 @@ def read(body: bytes) -> Heartbeat:
         raise Refused(f"lease_seconds must be between 1 and {MAX_LEASE_SECONDS:.0f}", code="malformed")
     if len(b.slots) > MAX_SLOTS:
         raise Refused(f"slots has {len(b.slots)} entries; at most {MAX_SLOTS} are allowed", code="malformed")
-    return Heartbeat(worker, tuple(Slot(*s) for s in b.slots), short_text(b.generation, "generation", 128), b.lease_seconds)
+    return Heartbeat(
+        worker, tuple(Slot(*s) for s in b.slots), short_text(b.generation, "generation", 128), b.lease_seconds
+    )
 
 
 def answer(directives: list[dict[str, object]], launch: int | None) -> Reply:

@@ -83,7 +83,9 @@ def read_register(body: bytes, *, token: str | None = None) -> Registration:
     else:
         dp_size, dp_rank = b.system_dp_size, b.system_dp_rank
         if not 0 <= b.attn_dp_rank < max(b.attn_dp_size, 1):
-            raise Refused(f"attn_dp_rank {b.attn_dp_rank} does not exist in a size of {b.attn_dp_size}", code="malformed")
+            raise Refused(
+                f"attn_dp_rank {b.attn_dp_rank} does not exist in a size of {b.attn_dp_size}", code="malformed"
+            )
     topology = shape(dp_size, b.attn_cp_size, b.attn_tp_size, b.pp_size)
     slot = Slot(dp_rank, b.attn_cp_rank, b.attn_tp_rank, b.pp_rank)
     topology.check(slot)

@@ -1,5 +1,6 @@
 """Celery tasks: thin shells around what the rest of the control plane does."""
 
-from controlplane.tasks import housekeeping
+# Celery finds tasks in this package only: a module that is not imported here has none.
+from controlplane.tasks import housekeeping, rooms
 
-__all__ = ["housekeeping"]
+__all__ = ["housekeeping", "rooms"]

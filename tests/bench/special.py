@@ -71,7 +71,7 @@ def beside(servers: dict[str, Server], plan: Plan, log: Path) -> Iterator[Row]:
                 command = [sys.executable, "-m", "tests.bench.beside", kind, url, *arguments]
                 others = Child(command, env=clean_env(), log=log, stdin=True)
                 others.wait_for_line("^going$", timeout=60)
-                runs[each].append(measure(servers[each], LOOK_UP, 64, max(2, plan.seconds)))
+                runs[each].append(measure(servers[each], LOOK_UP, 64, max(2, plan.seconds), again=not plan.quick))
                 others.say("stop")
                 said[each].append(json.loads(others.wait_for_line(r"^result (.*)$", timeout=30)[1]))
                 others.kill9()

@@ -107,14 +107,9 @@ def ours(backend: Backend, make_bootstrap: Callable[..., Bootstrap]) -> Target:
     return _ours(backend, make_bootstrap)
 
 
-@pytest.fixture(params=["sglang", "sqlite", "postgresql"])
-def target(
-    request: pytest.FixtureRequest, sglang: SGLang, make_bootstrap: Callable[..., Bootstrap]
-) -> Iterator[Target]:
-    """Each scenario runs on SGLang's own servers too: so we know that it tells right from wrong."""
-    if request.param != "sglang":
-        yield _ours(request.getfixturevalue(f"{request.param}_backend"), make_bootstrap)
-        return
+@pytest.fixture
+def sglang_servers(sglang: SGLang) -> Iterator[Target]:
+    """SGLang's own two servers, in the driver's process."""
     kv_port, engine_port = free_port(), free_port()
     running = []
 
@@ -128,6 +123,14 @@ def target(
 
     yield Target(kv_port, engine_port, start, stop)
     stop()
+
+
+@pytest.fixture(params=["sglang", "sqlite", "postgresql"])
+def target(request: pytest.FixtureRequest, make_bootstrap: Callable[..., Bootstrap]) -> Target:
+    """Each scenario runs on SGLang's own servers too: so we know that it tells right from wrong."""
+    if request.param == "sglang":
+        return request.getfixturevalue("sglang_servers")
+    return _ours(request.getfixturevalue(f"{request.param}_backend"), make_bootstrap)
 
 
 def _ours(backend: Backend, make_bootstrap: Callable[..., Bootstrap]) -> Target:

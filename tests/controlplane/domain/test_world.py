@@ -289,9 +289,11 @@ class World(RuleBasedStateMachine):
 
     def come_to_rest(self):
         """Everything that is under way arrives; clients try again as SGLang's do; every probe is answered."""
-        for rank in [rank for _, rank in self.post if self.now - _ < 60]:
-            self.deliver(rank)
+        for sent, rank in self.post:
+            if self.now - sent < 60:
+                self.deliver(rank)
         self.post.clear()
+        fresh = self.fresh_and_alone()
         for turn in range(TRIES + 3):
             for rank in self.willing():
                 self.attempt(rank)
@@ -301,6 +303,14 @@ class World(RuleBasedStateMachine):
                 self.keeper.flushed(self.now)
             self.now += RETRY_SECONDS[min(turn, 3)]
         self.a_living_launch_is_served()
+        assert all(rank.heard_ok for rank in fresh), (self.keeper.directory, fresh)
+
+    def fresh_and_alone(self):
+        """Ranks that nobody else alive competes with, everybody within reach: no excuse to refuse them five times."""
+        living = [real for real in self.reals if real.lives]
+        if len(living) != 1 or not living[0].lives_fully or any(real.host != REACHED for real in self.reals):
+            return []
+        return [rank for rank in living[0].ranks if rank.tries == 0]
 
     def answer_all_probes(self):
         for _ in range(4):
@@ -317,12 +327,6 @@ class World(RuleBasedStateMachine):
         if good and not self.superseded:
             event("at rest with a whole launch")
             assert served, (directory, good)
-        # With nobody else alive, and everybody within reach, there is no excuse for a refusal either.
-        living = [real for real in self.reals if real.lives]
-        alone = len(living) == 1 and living[0].lives_fully and all(real.host == REACHED for real in self.reals)
-        if alone and not any(rank.evicted for rank in living[0].ranks) and not self.superseded:
-            tired = [rank for rank in living[0].ranks if not rank.heard_ok]
-            assert not tired or all(rank.tries_before_alone for rank in tired), (directory, tired)
         if serving is not None:
             for row in serving.rows.values():
                 assert not (row.greeted and self.truth(row.address) is Contact.REFUSED), row

@@ -1,0 +1,84 @@
+"""The tables that are written in bulk, and the one statement a batch needs for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns with their PostgreSQL types, in the order of the rows. With a `key`, rows that are there are overwritten."""
+
+    name: str
+    columns: Mapping[str, str]
+    key: tuple[str, ...] = ()
+    sqlite: str = field(init=False)
+    postgres: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        into = f"INSERT INTO {self.name} ({', '.join(self.columns)})"
+        updates = ", ".join(f"{c} = excluded.{c}" for c in self.columns if c not in self.key)
+        conflict = f" ON CONFLICT ({', '.join(self.key)}) DO UPDATE SET {updates}" if self.key else ""
+        marks = ", ".join("?" * len(self.columns))
+        arrays = ", ".join(f"%s::{kind}[]" for kind in self.columns.values())
+        object.__setattr__(self, "sqlite", f"{into} VALUES ({marks}){conflict}")
+        object.__setattr__(self, "postgres", f"{into} SELECT * FROM unnest({arrays}){conflict}")
+
+
+RANK = Table(
+    "controlplane_rank",
+    {
+        "instance_id": "bigint",
+        "launch": "int",
+        "dp": "int",
+        "cp": "int",
+        "tp": "int",
+        "pp": "int",
+        "ip": "text",
+        "port": "int",
+        "http_port": "int",
+        "first_at": "float8",
+        "seen_at": "float8",
+        "again_at": "float8",
+        "contact": "text",
+        "greeted": "bool",
+        "adopted": "bool",
+        "flags": "text",
+        "verified_term": "bigint",
+        "left_at": "float8",
+        "left_reason": "text",
+    },
+    key=("instance_id", "launch", "dp", "cp", "tp", "pp"),
+)
+EVENT = Table(
+    "controlplane_event",
+    {
+        "revision": "bigint",
+        "at": "float8",
+        "kind": "text",
+        "instance": "text",
+        "actor": "text",
+        "reason": "text",
+        "data": "text",
+    },
+)
+WORKER_LEASE = Table(
+    "controlplane_workerlease",
+    {
+        "worker": "text",
+        "instance_id": "bigint",
+        "token": "text",
+        "slots": "text",
+        "seen_at": "float8",
+        "expires_at": "float8",
+    },
+    key=("worker",),
+)
+ROOM = Table(
+    "controlplane_roombinding", {"instance_id": "bigint", "room": "bigint", "dp": "int", "expires_ms": "bigint"}
+)
+COLLISION = Table(
+    "controlplane_roomcollision",
+    {"instance_id": "bigint", "room": "bigint", "before": "int", "after": "int", "at": "float8"},
+)

@@ -1,0 +1,230 @@
+"""The fleet as pages, API and commands read it: a constant number of SQL queries, whatever its size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.db import connections, transaction
+
+from controlplane.databases import READER
+from controlplane.domain.errors import Refused
+from controlplane.domain.topology import Slot, Topology
+from controlplane.models import Instance
+
+from .rows import ClaimRow, FleetRow, InstanceRow, LaunchRow, LeaderRow, RankRow
+
+LATELY_SECONDS = 900.0
+"""For how long a rank that left is still spoken of."""
+
+NAMED = 16
+"""How many missing, flagged or departed ranks are named for each launch or instance."""
+
+HEAD = """
+SELECT h.ledger_id, h.revision, l.holder, l.token, l.expires_at
+FROM controlplane_ledgerhead h, controlplane_lease l WHERE h.id = 1 AND l.name = 'bootstrap'"""
+LAUNCH = """
+SELECT l.instance_id, l.number, l.state, l.dp, l.cp, l.tp, l.pp, l.token, l.facts, l.opened_at, l.completed_at, l.unchecked,
+ l.ended_at, l.ended_reason, l.claims FROM controlplane_launch l"""
+OPEN = "l.ended_at IS NULL"
+MEMBERS = """
+FROM controlplane_launch l JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number
+WHERE l.ended_at IS NULL AND r.left_at IS NULL"""
+COUNTS = f"""
+SELECT l.instance_id, l.number, COUNT(*), SUM(CASE WHEN r.flags <> '' THEN 1 ELSE 0 END) {MEMBERS}"""
+PRESENT = f"""
+SELECT l.instance_id, l.number, r.dp, r.cp, r.tp, r.pp {MEMBERS} AND l.dp * l.cp * l.tp * l.pp > (
+ SELECT COUNT(*) FROM controlplane_rank c
+ WHERE c.instance_id = l.instance_id AND c.launch = l.number AND c.left_at IS NULL)"""
+RANK = """
+r.instance_id, r.launch, r.dp, r.cp, r.tp, r.pp, r.ip, r.port, r.http_port, r.contact, r.greeted, r.verified_term, r.flags,
+ r.first_at, r.seen_at, r.left_at, r.left_reason"""
+FLAGGED = f"""
+SELECT * FROM (SELECT {RANK}, ROW_NUMBER() OVER (
+ PARTITION BY r.instance_id ORDER BY r.launch DESC, r.dp, r.cp, r.tp, r.pp) AS place {MEMBERS} AND r.flags <> '' {{more}}
+) AS ranked WHERE place <= {NAMED} ORDER BY instance_id, place"""
+LEFT = f"""
+SELECT * FROM (SELECT {RANK}, ROW_NUMBER() OVER (PARTITION BY r.instance_id ORDER BY r.left_at DESC) AS place
+ FROM controlplane_launch l JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number
+ WHERE (l.ended_at IS NULL OR l.ended_at > %s) AND r.left_at > %s {{more}}
+) AS ranked WHERE place <= {NAMED} ORDER BY instance_id, place"""
+REASONS = """
+SELECT e.instance, e.data FROM controlplane_event e JOIN (
+ SELECT t.instance, MAX(t.revision) AS revision FROM controlplane_event t
+ JOIN controlplane_instance i ON i.name = t.instance
+ WHERE t.kind = 'health.turned' AND i.debt_since IS NOT NULL GROUP BY t.instance
+) AS latest ON latest.revision = e.revision"""
+SESSIONS = """
+SELECT instance_id, SUM(CASE WHEN state = 'live' THEN 1 ELSE 0 END), SUM(CASE WHEN state = 'conflict' THEN 1 ELSE 0 END)
+FROM controlplane_engineinfo WHERE state <> 'retired' GROUP BY instance_id"""
+
+Key = tuple[int, int]
+
+
+def fleet(*, now: float, name: str | None = None) -> FleetRow:
+    """Every instance by name, or only the one that is named, all as of one moment."""
+    with snapshot():
+        ledger_id, revision, leader = _head()
+        found = Instance.objects.using(READER).order_by("name")
+        if name is not None:
+            found = found.filter(name=name)
+        known = list(found)
+        only = known[0].pk if name is not None and known else (-1 if name is not None else None)
+        parts = _Parts(only, now=now, term=leader.token)
+    return FleetRow(ledger_id, revision, leader, tuple(parts.instance(row) for row in known))
+
+
+def instance(name: str, *, now: float) -> tuple[InstanceRow, FleetRow]:
+    """One instance, and the fleet row it came in. Raises Refused (not_found)."""
+    found = fleet(now=now, name=name)
+    if not found.instances:
+        raise Refused(f"no instance is named {name}", code="not_found")
+    return found.instances[0], found
+
+
+def ranks(instance_id: int, *, term: int) -> tuple[RankRow, ...]:
+    """Whoever counts in the open launches of an instance, in slot order."""
+    sql = f"SELECT {RANK} {MEMBERS} AND l.instance_id = %s ORDER BY r.launch, r.dp, r.cp, r.tp, r.pp"
+    return tuple(_rank(values, term) for values in _read(sql, [instance_id]))
+
+
+def departed(instance_id: int, launches: list[int], *, term: int) -> tuple[RankRow, ...]:
+    """Whoever left one of these launches and was not replaced in it, however long ago."""
+    if not launches:
+        return ()
+    marks = ", ".join(["%s"] * len(launches))
+    sql = f"""SELECT {RANK} FROM controlplane_rank r
+        WHERE r.instance_id = %s AND r.launch IN ({marks}) AND r.left_at IS NOT NULL ORDER BY r.left_at DESC"""
+    return tuple(_rank(values, term) for values in _read(sql, [instance_id, *launches]))
+
+
+def launches(instance_id: int, *, limit: int = 20) -> tuple[LaunchRow, ...]:
+    """The launches of an instance, the newest first, ended ones included."""
+    sql = f"""{LAUNCH} WHERE l.instance_id = %s ORDER BY l.number DESC LIMIT %s"""
+    counts = """SELECT r.launch, COUNT(*) FROM controlplane_rank r
+        WHERE r.instance_id = %s AND r.left_at IS NULL GROUP BY r.launch"""
+    with snapshot():
+        registered = dict(_read(counts, [instance_id]))
+        return tuple(_launch(values, registered.get(values[1], 0), ()) for values in _read(sql, [instance_id, limit]))
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """Everything read inside is of one moment: a deferred transaction on SQLite, REPEATABLE READ on PostgreSQL."""
+    with transaction.atomic(using=READER):
+        yield
+
+
+class _Parts:
+    """What belongs to the instances, by their ids; `only` narrows every query to one of them."""
+
+    def __init__(self, only: int | None, *, now: float, term: int) -> None:
+        self.term = term
+        own = f" AND l.instance_id = {int(only)}" if only is not None else ""
+        since = now - LATELY_SECONDS
+        self.counts: dict[Key, int] = {}
+        self.flag_counts: dict[int, int] = defaultdict(int)
+        for id_, number, count, flagged in _read(f"{COUNTS}{own} GROUP BY l.instance_id, l.number"):
+            self.counts[id_, number] = int(count)
+            self.flag_counts[id_] += int(flagged)
+        self.present: dict[Key, dict[Slot, bool]] = defaultdict(dict)
+        for id_, number, *slot in _read(PRESENT + own):
+            self.present[id_, number][Slot(*slot)] = True
+        self.launches: dict[int, dict[str, LaunchRow]] = defaultdict(dict)
+        for values in _read(f"{LAUNCH} WHERE {OPEN}{own}"):
+            launch = self._open_launch(values)
+            self.launches[values[0]][launch.state] = launch
+        self.flagged = self._ranks(FLAGGED.format(more=own), [])
+        self.left = self._ranks(LEFT.format(more=own), [since, since])
+        self.reasons = {name: str(msgspec.json.decode(data)["reason"]) for name, data in _read(REASONS)}
+        self.sessions = {id_: (int(live), int(conflicts)) for id_, live, conflicts in _read(SESSIONS)}
+
+    def instance(self, row: Instance) -> InstanceRow:
+        live, conflicts = self.sessions.get(row.pk, (0, 0))
+        return InstanceRow(
+            id=row.pk,
+            name=row.name,
+            role=str(row.role),
+            intent=str(row.intent),
+            own_port=row.own_port,
+            host_alias=row.host_alias,
+            created_at=row.created_at,
+            retired_at=row.retired_at,
+            current=self.launches[row.pk].get("current"),
+            candidate=self.launches[row.pk].get("candidate"),
+            debt_since=row.debt_since,
+            debt_hold=row.debt_hold,
+            health_reason=self.reasons.get(row.name, ""),
+            flagged=tuple(self.flagged[row.pk]),
+            flagged_count=self.flag_counts[row.pk],
+            left=tuple(self.left[row.pk]),
+            sessions=live,
+            conflicts=conflicts,
+        )
+
+    def _open_launch(self, values: tuple[Any, ...]) -> LaunchRow:
+        key = (values[0], values[1])
+        registered = self.counts.get(key, 0)
+        topology = Topology(*values[3:7])
+        missing = topology.missing(self.present[key], NAMED) if registered < topology.size else []
+        return _launch(values, registered, tuple(missing))
+
+    def _ranks(self, sql: str, values: list[Any]) -> dict[int, list[RankRow]]:
+        found: dict[int, list[RankRow]] = defaultdict(list)
+        for row in _read(sql, values):
+            found[row[0]].append(_rank(row[:-1], self.term))
+        return found
+
+
+def _head() -> tuple[str, int, LeaderRow]:
+    ledger_id, revision, holder, token, stamp = _read(HEAD)[0]
+    return ledger_id, revision, LeaderRow(holder, token, stamp, settings.PDCP_LEASE_SECONDS)
+
+
+def _launch(values: tuple[Any, ...], registered: int, missing: tuple[Slot, ...]) -> LaunchRow:
+    _, number, state, dp, cp, tp, pp, token, facts, opened_at, completed_at, unchecked, ended_at, reason, claims = values
+    claimed = msgspec.json.decode(claims) if claims else []
+    return LaunchRow(
+        number,
+        state,
+        Topology(dp, cp, tp, pp),
+        token,
+        msgspec.json.decode(facts),
+        opened_at,
+        completed_at,
+        bool(unchecked),
+        ended_at,
+        reason,
+        registered,
+        missing,
+        tuple(ClaimRow(Slot(*claim["slot"]), claim["ip"], claim["port"]) for claim in claimed),
+    )
+
+
+def _rank(values: tuple[Any, ...], term: int) -> RankRow:
+    _, launch, dp, cp, tp, pp, ip, port, http_port, contact, greeted, verified, flags, first, seen, left_at, why = values
+    return RankRow(
+        launch,
+        Slot(dp, cp, tp, pp),
+        ip,
+        port,
+        http_port,
+        contact,
+        bool(greeted),
+        verified == term,
+        tuple(flags.split(",")) if flags else (),
+        first,
+        seen,
+        left_at,
+        why,
+    )
+
+
+def _read(sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
+    with connections[READER].cursor() as cursor:
+        cursor.execute(sql, values or [])
+        return list(cursor.fetchall())

@@ -1,0 +1,186 @@
+"""What queries about the fleet return: frozen rows that know how to be read, but not how to be shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from controlplane.domain.topology import Slot, Topology
+
+from .wording import address, listing, slot_name
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """Who sits, or sat, in a slot of a launch. Times are epoch seconds; `left_at` is None while it counts.
+
+    `verified`: probed by the bootstrap process that leads now, and not only by one before it.
+    """
+
+    launch: int
+    slot: Slot
+    ip: str
+    port: int
+    http_port: int | None
+    contact: str
+    greeted: bool
+    verified: bool
+    flags: tuple[str, ...]
+    first_at: float
+    seen_at: float
+    left_at: float | None = None
+    left_reason: str = ""
+
+    @property
+    def address(self) -> str:
+        return address(self.ip, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    """A rank that asked for a slot whose owner answers."""
+
+    slot: Slot
+    ip: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        return address(self.ip, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRow:
+    """One launch and how far it got. `missing` holds the first 16 slots nobody sits in."""
+
+    number: int
+    state: str
+    topology: Topology
+    token: str | None
+    facts: dict[str, Any]
+    opened_at: float
+    completed_at: float | None
+    unchecked: bool
+    ended_at: float | None
+    ended_reason: str
+    registered: int
+    missing: tuple[Slot, ...] = ()
+    claims: tuple[ClaimRow, ...] = ()
+
+    @property
+    def expected(self) -> int:
+        return self.topology.size
+
+    @property
+    def full(self) -> bool:
+        return self.registered >= self.expected
+
+    @property
+    def progress(self) -> str:
+        return f"{self.registered}/{self.expected}"
+
+    def missing_sentence(self, *, limit: int = 4) -> str:
+        """`27/32, missing dp1 tp3 and 4 more`; only the numbers when nobody is missing."""
+        if self.full:
+            return self.progress
+        names = [slot_name(slot, self.topology) for slot in self.missing]
+        return f"{self.progress}, missing {listing(names, limit=limit, total=self.expected - self.registered)}"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """An instance, rolled up. `left` are ranks that left lately, the latest first; `flagged` and `left` hold 16 at most."""
+
+    id: int
+    name: str
+    role: str
+    intent: str
+    own_port: int | None
+    host_alias: str | None
+    created_at: float
+    retired_at: float | None
+    current: LaunchRow | None = None
+    candidate: LaunchRow | None = None
+    debt_since: float | None = None
+    debt_hold: bool = False
+    health_reason: str = ""
+    flagged: tuple[RankRow, ...] = ()
+    flagged_count: int = 0
+    left: tuple[RankRow, ...] = ()
+    sessions: int = 0
+    conflicts: int = 0
+
+    @property
+    def retired(self) -> bool:
+        return self.intent == "retired"
+
+    @property
+    def registered(self) -> int:
+        return self.current.registered if self.current else 0
+
+    @property
+    def expected(self) -> int:
+        return self.current.expected if self.current else 0
+
+    @property
+    def complete(self) -> bool:
+        """Every slot filled and proven. While the debt holds, the launch owes its proof again."""
+        current = self.current
+        return current is not None and current.full and current.completed_at is not None and not self.debt_hold
+
+    @property
+    def health(self) -> int:
+        """What `/health` answers."""
+        if self.retired:
+            return 404
+        return 503 if self.debt_since is not None else 200
+
+    @property
+    def serving(self) -> bool:
+        """Whether look-ups are answered with addresses."""
+        return self.complete and self.health == 200
+
+    @property
+    def state(self) -> str:
+        """One word for a table."""
+        if self.retired:
+            return "retired"
+        if self.serving:
+            return "serving" if self.intent == "enabled" else self.intent
+        if self.current is None:
+            return "empty"
+        if self.complete:
+            return "flushing"
+        return "unproven" if self.current.full else "incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRow:
+    """The bootstrap process that holds the lease, or held it last. `stamp` is its last renewal, 0 when it gave it back."""
+
+    holder: str
+    token: int
+    stamp: float
+    lease_seconds: float
+
+    def leads(self, now: float) -> bool:
+        # Twice the lease: the stamp was taken by another clock, perhaps.
+        return self.stamp > 0 and now - self.stamp <= 2 * self.lease_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """All instances as of one revision of the ledger, and who answers for them."""
+
+    ledger_id: str
+    revision: int
+    leader: LeaderRow
+    instances: tuple[InstanceRow, ...] = field(default_factory=tuple)
+
+    def named(self, name: str) -> InstanceRow | None:
+        return next((instance for instance in self.instances if instance.name == name), None)
+
+    @property
+    def sharing(self) -> tuple[str, ...]:
+        """Names of those that nothing but their name tells apart on the shared listener."""
+        return tuple(i.name for i in self.instances if not i.retired and not i.own_port and i.role != "decode")
