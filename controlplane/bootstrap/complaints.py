@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 
 import structlog
 
 from controlplane.domain.errors import Refused
+from controlplane.floodgate import FloodGate
 from controlplane.ledger.writes import Writes
 
 from .fleet import Instance
 from .recorder import Operation, Recorder, Staged
 
 log = structlog.get_logger()
-
-AGAIN_SECONDS = 60.0
-REMEMBERED = 2000
-BURST = 20.0
-PER_SECOND = 1.0
 
 
 class NoteRefusal(Operation):
@@ -36,34 +31,19 @@ class NoteRefusal(Operation):
 
 
 class Complaints:
-    """The first of equal refusals counts, then one a minute; all together at most PER_SECOND after a burst."""
+    """The first of equal refusals is heard, then one a minute; 60 a minute of all together."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._last: OrderedDict[tuple[str, str, str], float] = OrderedDict()
-        self._tokens = BURST
-        self._at = time.monotonic()
-        self.unheard = 0
+        self._gate = FloodGate(per_source=1, per_kind=60, window_seconds=60)
 
     def about(self, instance: Instance | None, what: str, source: str, refused: Refused) -> None:
-        now = time.monotonic()
-        key = (instance.name if instance else "", source, refused.sentence[:200])
-        if now - self._last.get(key, -AGAIN_SECONDS) < AGAIN_SECONDS or not self._may_speak(now):
-            self.unheard += 1
+        name = instance.name if instance else ""
+        heard = self._gate.admit(f"{source} {name} {refused.sentence}", "refused", now=time.monotonic())
+        if not heard.admitted:
             return
-        self._last[key] = now
-        self._last.move_to_end(key)
-        while len(self._last) > REMEMBERED:
-            self._last.popitem(last=False)
-        log.warning("refused", what=what, source=source, instance=key[0], why=refused.sentence, unheard=self.unheard)
-        self.unheard = 0
+        log.warning(
+            "refused", what=what, source=source, instance=name, why=refused.sentence, unheard=heard.suppressed
+        )
         if instance is not None:
             self._recorder.submit(NoteRefusal(instance, what, source, refused.sentence[:500]))
-
-    def _may_speak(self, now: float) -> bool:
-        self._tokens = min(BURST, self._tokens + (now - self._at) * PER_SECOND)
-        self._at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -17,9 +17,7 @@ from uvicorn.server import ServerState
 from controlplane.protocol.replies import Reply
 
 from .memo import KnownHead, Memo, raw
-
-if TYPE_CHECKING:
-    from .door import Pending
+from .outcome import Outcome, Pending
 
 REQUEST_SECONDS = 60.0
 
@@ -85,7 +83,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
 
     def _begin(self, known: KnownHead, body: bytes) -> None:
-        outcome: Reply | Pending = known.begin(known.request.again(self), body)
+        outcome: Outcome = known.begin(known.request.again(self), body)
         if isinstance(outcome, Reply):
             self._write(outcome)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
@@ -17,6 +17,7 @@ from .bodies import Disconnected, Receive, UploadBudget, read_body
 from .complaints import Complaints
 from .connection import Connection, send_reply
 from .fleet import Fleet, Instance
+from .outcome import Outcome, Pending
 from .tenancy import meant
 
 log = structlog.get_logger()
@@ -53,16 +54,6 @@ class Request:
         request.headers, request.connection, request.receive = self.headers, connection, None
         request.source = connection.client[0] if connection.client else ""
         return request
-
-
-class Pending(NamedTuple):
-    """An answer that waits for a batch: `reply()` is it once `future` is done."""
-
-    future: asyncio.Future[Any]
-    reply: Callable[[], Reply]
-
-
-Outcome = Reply | Pending
 
 
 class Door:

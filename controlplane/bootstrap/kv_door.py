@@ -14,10 +14,11 @@ from controlplane.protocol import heartbeat, kv, replies
 from controlplane.protocol.reading import short_text
 from controlplane.protocol.replies import KV_METHOD, KV_NOT_FOUND, OK, ROUTE_METHOD, Reply
 
-from .door import Door, Outcome, Pending, Request
+from .door import Door, Request
 from .fleet import Instance
 from .heartbeats import Beat
 from .operations import Register, with_flags
+from .outcome import Outcome, Pending
 from .recorder import NOT_STORED, Operation, Recorder
 from .room_recorder import RoomRecorder
 from .tenancy import Meant, meant

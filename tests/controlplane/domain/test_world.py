@@ -257,12 +257,17 @@ class World(RuleBasedStateMachine):
     # --- what must hold ---------------------------------------------------------------------------------------
 
     @invariant()
+    def holds(self):
+        self.never_opens_incomplete()
+        self.never_serves_two_launches_that_could_be_told_apart()
+        self.events_lead_a_reader_to_the_same_state()
+        self.what_is_stored_is_what_holds()
+
     def never_opens_incomplete(self):
         serving = self.keeper.directory.serving
         if serving is not None:
             assert set(serving.rows) == set(serving.topology.slots())
 
-    @invariant()
     def never_serves_two_launches_that_could_be_told_apart(self):
         serving = self.keeper.directory.serving
         if serving is None:
@@ -274,11 +279,9 @@ class World(RuleBasedStateMachine):
                 # Seen to refuse twice, at the time that counts, and still served?
                 assert row.address not in self.refusing or self.now_is_first_refusal(row), row
 
-    @invariant()
     def events_lead_a_reader_to_the_same_state(self):
         assert self.keeper.followed == snapshot.take(self.keeper.directory, self.keeper.instance.engines)
 
-    @invariant()
     def what_is_stored_is_what_holds(self):
         stored = self.keeper.stored()
         held = snapshot.take(self.keeper.directory, self.keeper.instance.engines)
