@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 
@@ -118,10 +119,8 @@ async def wakes(url: str, event: asyncio.Event) -> None:
 
 async def _quietly_close(*parts: redis_asyncio.Redis | redis_asyncio.client.PubSub) -> None:
     for part in parts:
-        try:
+        with contextlib.suppress(RedisError, OSError, RuntimeError):
             await part.aclose()
-        except (RedisError, OSError, RuntimeError):
-            continue
 
 
 class Sleeper:
@@ -157,7 +156,5 @@ class Sleeper:
     def close(self) -> None:
         pubsub, self._pubsub = self._pubsub, None
         if pubsub is not None:
-            try:
+            with contextlib.suppress(RedisError, OSError):
                 pubsub.close()
-            except (RedisError, OSError):
-                pass

@@ -36,7 +36,7 @@ INSERT INTO controlplane_engineinfo
  (instance_id, rank, epoch, session, digest, tensors, total_bytes, old_style, state, at, ended_reason)
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '')
 ON CONFLICT (instance_id, rank, epoch) DO UPDATE SET digest = excluded.digest, tensors = excluded.tensors,
- total_bytes = excluded.total_bytes, state = excluded.state, at = excluded.at"""
+ total_bytes = excluded.total_bytes, state = excluded.state, at = excluded.at, old_style = excluded.old_style"""
 RETIRE_ENGINE = """
 UPDATE controlplane_engineinfo SET state = 'retired', ended_at = %s, ended_reason = %s
 WHERE instance_id = %s AND rank = %s AND epoch = %s"""
