@@ -42,8 +42,6 @@ class Complaints:
         heard = self._gate.admit(f"{source} {name} {refused.sentence}", "refused", now=time.monotonic())
         if not heard.admitted:
             return
-        log.warning(
-            "refused", what=what, source=source, instance=name, why=refused.sentence, unheard=heard.suppressed
-        )
+        log.warning("refused", what=what, source=source, instance=name, why=refused.sentence, unheard=heard.suppressed)
         if instance is not None:
             self._recorder.submit(NoteRefusal(instance, what, source, refused.sentence[:500]))

@@ -101,7 +101,7 @@ class Door:
             reply = self.refusal(refused)
         except Disconnected:
             return
-        except StandingDown:
+        except (StandingDown, asyncio.CancelledError):
             request.connection.hang_up()
             return
         except Exception:

@@ -7,13 +7,13 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from controlplane.domain.engines import EngineEntry
 from controlplane.domain.errors import Refused
 from controlplane.protocol import engine_info
 from controlplane.protocol.engine_info import BadRank, Publication
 from controlplane.protocol.replies import ENGINE_METHOD, ENGINE_NOT_FOUND, OK, Reply
 
 from .door import Door, Request
-from .fleet import Instance
 from .kv_door import Adopt, Ready
 from .operations import PublishEngine
 from .recorder import Recorder
@@ -113,19 +113,32 @@ class EngineDoor(Door):
         if said.instance is None and said.named:
             raise Refused(f"no instance is named {said.name}", code="not_found")
         instance = said.instance
-        entry = instance.engines.live.get(rank) if instance is not None and not instance.retired else None
-        if instance is None or entry is None:
-            return engine_info.no_info(rank)
+        while instance is not None and not instance.retired:
+            entry = instance.engines.live.get(rank)
+            if entry is None:
+                break
+            reply = await self.prepare(rank, entry)
+            if instance.engines.live.get(rank) is not entry:
+                # It was replaced while its dictionary was being fetched.
+                continue
+            if reply is None:
+                break
+            memoed = request.connection.remember(reply)
+            if memoed is not None:
+                instance.memoed.append(memoed)
+            return reply
+        return engine_info.no_info(rank)
+
+    async def prepare(self, rank: int, entry: EngineEntry) -> Reply | None:
+        """The finished answer for one published session; None when its dictionary is not stored any more."""
         key = (entry.digest, rank, entry.session)
         reply = self.prepared.get(key)
         if reply is None:
             compressed = await self.fetch_body(entry.digest)
             if compressed is None:
-                return engine_info.no_info(rank)
+                return None
             reply = await _answer(rank, entry.session, compressed)
             self.prepared.put(key, reply)
-        if instance.engines.live.get(rank) is entry:
-            _remember(request, instance, reply)
         return reply
 
 
@@ -133,9 +146,3 @@ async def _answer(rank: int, session: str, compressed: bytes) -> Reply:
     if len(compressed) < LARGE_BODY:
         return engine_info.info_answer(rank, session, compressed)
     return await asyncio.to_thread(engine_info.info_answer, rank, session, compressed)
-
-
-def _remember(request: Request, instance: Instance, reply: Reply) -> None:
-    entry = request.connection.remember(reply)
-    if entry is not None:
-        instance.memoed.append(entry)

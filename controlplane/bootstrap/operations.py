@@ -15,7 +15,7 @@ from controlplane.domain.launch import Address, Launch
 from controlplane.domain.observation import observe
 from controlplane.domain.registration import register
 from controlplane.domain.topology import Slot
-from controlplane.ledger.writes import KEEP_BODY, Writes
+from controlplane.ledger.writes import DROP_BODY, KEEP_BODY, Writes
 from controlplane.protocol.engine_info import Publication
 from controlplane.protocol.engine_info import refusal as engine_refusal
 from controlplane.protocol.replies import OK
@@ -92,10 +92,13 @@ class PublishEngine(Operation):
             raise Refused(f"instance {self.instance.name} is retired; add it again to use it", code="conflict")
         p = self.publication
         entry = EngineEntry(p.rank, p.session, p.digest, p.tensors, p.total_bytes, now, p.old_style)
+        before = staged.engines.live.get(p.rank)
         staged.engines, events = publish(staged.engines, entry)
         if events:
             writes.ordered.append((KEEP_BODY, (p.digest, p.compressed, p.size_bytes)))
             writes.add_engine(self.instance.id, self.instance.name, events, now)
+            if before is not None and before.digest != p.digest:
+                writes.ordered.append((DROP_BODY, (before.digest,)))
         staged.sessions.add(p.session)
         self.reply = OK
 

@@ -109,6 +109,7 @@ class Recorder:
                 await self._record(batch)
             except FencedOut:
                 # Those who wait get no answer: their connections are closed.
+                done.cancel()
                 self._fenced_out()
                 return
             except Exception:
@@ -168,4 +169,6 @@ class Recorder:
         self._published(list(staged.values()))
 
     def close(self) -> None:
+        """Whoever still waits is let go without an answer."""
+        self._done.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -66,6 +66,7 @@ class RoomRecorder:
             try:
                 await loop.run_in_executor(self._thread, self._store.append, self.token, rows, collisions)
             except FencedOut:
+                done.cancel()
                 self._fenced_out()
                 return
             except Exception as problem:
@@ -99,4 +100,5 @@ class RoomRecorder:
             await asyncio.sleep(0.02 if gone else 0.5)
 
     def close(self) -> None:
+        self._done.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)

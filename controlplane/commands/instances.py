@@ -78,7 +78,9 @@ def add(
         return record(work)
     except IntegrityError:
         # It registered itself, or somebody else was faster by a moment.
-        raise Refused(f"{name}, its port or its alias was taken a moment ago; look and try again", code="conflict") from None
+        raise Refused(
+            f"{name}, its port or its alias was taken a moment ago; look and try again", code="conflict"
+        ) from None
 
 
 def edit(
@@ -198,7 +200,9 @@ def _checked_alias(alias: str | None) -> str | None:
 def _check_free(name: str, port: int | None, alias: str | None) -> tuple[str, ...]:
     """Refuse what another instance has; advise where two ports could be confused."""
     others = Instance.objects.using(FACTS).exclude(name=name)
-    taken = dict(others.exclude(own_port=None).values_list("own_port", "name")) if port is not None else {}
+    taken: dict[int, str] = {}
+    if port is not None:
+        taken = {other: whose for other, whose in others.values_list("own_port", "name") if other is not None}
     if port in taken:
         raise Refused(f"port {port} belongs to {taken[port]}", code="conflict")
     if alias is not None:

@@ -43,6 +43,9 @@ WHERE instance_id = %s AND rank = %s AND epoch = %s"""
 KEEP_BODY = """
 INSERT INTO controlplane_enginebody (digest, compressed, size_bytes) VALUES (%s, %s, %s)
 ON CONFLICT (digest) DO NOTHING"""
+DROP_BODY = """
+DELETE FROM controlplane_enginebody WHERE digest = %s AND NOT EXISTS (
+ SELECT 1 FROM controlplane_engineinfo e WHERE e.digest = controlplane_enginebody.digest AND e.state <> 'retired')"""
 
 
 @dataclass(slots=True)
@@ -76,6 +79,7 @@ class Writes:
             entry = event.entry
             if isinstance(event, EngineRetired):
                 self.ordered.append((RETIRE_ENGINE, (now, event.reason, instance, entry.rank, entry.epoch)))
+                self.ordered.append((DROP_BODY, (entry.digest,)))
             elif isinstance(event, EnginePublished | EngineConflicted):
                 state = "live" if isinstance(event, EnginePublished) else "conflict"
                 values = (instance, entry.rank, entry.epoch, entry.session, entry.digest, entry.tensors)

@@ -23,7 +23,7 @@ class EngineInfo(models.Model):
     rank = models.BigIntegerField()
     epoch = models.PositiveIntegerField()
     session = models.CharField(max_length=300)
-    digest = models.CharField(max_length=64)
+    digest = models.CharField(max_length=64, db_index=True)
     tensors = models.PositiveIntegerField()
     total_bytes = models.PositiveBigIntegerField()
     old_style = models.BooleanField(default=False)

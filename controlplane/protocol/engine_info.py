@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from controlplane.domain.errors import Refused
 
 from .reading import decoded, numeric, short_text
-from .replies import PLAIN_JSON, Reply, detail
+from .replies import PLAIN_JSON, STATUS_OF_CODE, Reply, detail
 
 UInt64 = Annotated[int, msgspec.Meta(ge=0)]
 MAX_UINT64 = 2**64 - 1
@@ -131,5 +131,4 @@ def info_answer(rank: int, session: str, compressed: bytes) -> Reply:
 
 
 def refusal(refused: Refused) -> Reply:
-    status: dict[str, Any] = {"conflict": 409, "too_large": 413, "not_found": 404, "unavailable": 503, "forbidden": 403}
-    return detail(status.get(refused.code, 400), refused.sentence)
+    return detail(STATUS_OF_CODE.get(refused.code, 400), refused.sentence)

@@ -14,7 +14,15 @@ TEXT = b"text/plain; charset=utf-8"
 JSON = b"application/json; charset=utf-8"
 PLAIN_JSON = b"application/json"
 
-STATUS_OF_CODE = {"conflict": 409, "too_large": 413, "not_found": 404, "unavailable": 503, "forbidden": 403}
+STATUS_OF_CODE = {
+    "forbidden": 403,
+    "not_found": 404,
+    "timeout": 408,
+    "conflict": 409,
+    "too_large": 413,
+    "internal": 500,
+    "unavailable": 503,
+}
 
 
 @dataclass(frozen=True, slots=True)

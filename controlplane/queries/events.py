@@ -78,7 +78,11 @@ def _added(d: Data) -> str:
 
 def _changed(d: Data) -> str:
     before = d.get("before", {})
-    moved = [f"{key} {before[key]} → {d[key]}" for key in ("own_port", "host_alias") if key in before and before[key] != d[key]]
+    moved = [
+        f"{key} {before[key]} → {d[key]}"
+        for key in ("own_port", "host_alias")
+        if key in before and before[key] != d[key]
+    ]
     return f"{d['name']} was changed: {listing(moved)}"
 
 
@@ -92,7 +96,9 @@ def _answered(d: Data) -> str:
 
 
 def _published(d: Data) -> str:
-    return f"rank {d['rank']} published {counted(d['tensors'], 'tensor')} of session {d['session']} (epoch {d['epoch']})"
+    return (
+        f"rank {d['rank']} published {counted(d['tensors'], 'tensor')} of session {d['session']} (epoch {d['epoch']})"
+    )
 
 
 def _slot(d: Data) -> str:

@@ -21,21 +21,23 @@ def explain_instance(name: str, *, now: float) -> list[str]:
     with fleet.snapshot():
         instance, found = fleet.instance(name, now=now)
         term = found.leader.token
-        numbers = [launch.number for launch in (instance.current, instance.candidate) if launch is not None]
+        last = fleet.launches(instance.id, limit=1)
+        numbers = [launch.number for launch in (instance.current, instance.candidate, *last) if launch is not None]
         present = fleet.ranks(instance.id, term=term)
         gone = fleet.departed(instance.id, numbers, term=term)
-    return explain(instance, present, gone, leader=found.leader, now=now)
+    return explain(instance, present, gone, last[0] if last else None, leader=found.leader, now=now)
 
 
 def explain(
     instance: InstanceRow,
     present: Sequence[RankRow],
     gone: Sequence[RankRow],
+    last: LaunchRow | None,
     *,
     leader: LeaderRow,
     now: float,
 ) -> list[str]:
-    """`present` are the ranks that count in open launches, `gone` those that left these launches."""
+    """`present` are the ranks that count in open launches, `gone` those that left these or `last`, the newest."""
     if instance.retired:
         since = f" since {ago(instance.retired_at, now)}" if instance.retired_at else ""
         return [f"{instance.name} is retired{since}: whoever asks for it is told 404."]
@@ -43,11 +45,13 @@ def explain(
     if not leader.leads(now):
         said.append(who_leads(leader, now=now))
     current, candidate = instance.current, instance.candidate
+    if current is None and last is not None:
+        said += _ended(last, gone, now=now)
     if current is not None:
         own = [rank for rank in present if rank.launch == current.number]
         said += _absent(current, gone, now=now)
         if current.full and not instance.complete:
-            said += _unproven(current, own)
+            said += _unproven(own)
         said += _doubtful(current, own, leading=leader.leads(now))
         said += _claims(current, own)
     said += _health(instance, now=now)
@@ -95,13 +99,29 @@ def _nobody(instance: InstanceRow) -> str:
     if instance.role == "seed" or instance.sessions:
         verb = "is" if instance.sessions == 1 else "are"
         return f"{instance.name} has no ranks registered; {sessions} of engine info {verb} served."
+    if instance.left:
+        last = instance.left[0]
+        why = _without_address(last)
+        return f"{instance.name} is not serving: all ranks left, the last of them {last.name} at {last.address}: {why}."
     return f"{instance.name} is not serving: no rank is registered."
+
+
+def _ended(last: LaunchRow, gone: Sequence[RankRow], *, now: float) -> list[str]:
+    """Nobody is left: how the newest launch ended, and what became of its ranks."""
+    own = sorted((rank for rank in gone if rank.launch == last.number), key=lambda rank: rank.slot)
+    if last.ended_at is None:
+        return []
+    said = [f"Launch {last.number} was {last.state} {ago(last.ended_at, now)}: {last.ended_reason}."]
+    said += [_does_not_count(rank, now=now) for rank in own[:NAMED]]
+    if len(own) > NAMED:
+        said.append(f"The same holds for {len(own) - NAMED} more; --json names them all.")
+    return said
 
 
 def _absent(launch: LaunchRow, gone: Iterable[RankRow], *, now: float) -> list[str]:
     """Who is missing: those that were here and why they do not count, then those that never came."""
     left = {rank.slot: rank for rank in gone if rank.launch == launch.number}
-    said = [_does_not_count(left[slot], launch, now=now) for slot in launch.missing if slot in left][:NAMED]
+    said = [_does_not_count(left[slot], now=now) for slot in launch.missing if slot in left][:NAMED]
     never = [slot_name(slot, launch.topology) for slot in launch.missing if slot not in left]
     if never:
         total = launch.expected - launch.registered - len(left)
@@ -109,17 +129,19 @@ def _absent(launch: LaunchRow, gone: Iterable[RankRow], *, now: float) -> list[s
     return said
 
 
-def _does_not_count(rank: RankRow, launch: LaunchRow, *, now: float) -> str:
-    # The reason names the address for those who read it alone; here it was said already.
-    why = rank.left_reason.replace(f" at {rank.ip}:{rank.port}:", " there,").replace(
-        f"{rank.ip}:{rank.port} refuses", "it refuses"
-    )
+def _does_not_count(rank: RankRow, *, now: float) -> str:
     when = f" ({ago(rank.left_at, now)})" if rank.left_at is not None else ""
-    return f"{slot_name(rank.slot, launch.topology)} at {rank.address} does not count: {why}{when}."
+    return f"{rank.name} at {rank.address} does not count: {_without_address(rank)}{when}."
 
 
-def _unproven(launch: LaunchRow, own: Iterable[RankRow]) -> list[str]:
-    waiting = [_named(rank, launch) for rank in own if rank.contact == "unprobed" and "unprobed" not in rank.flags]
+def _without_address(rank: RankRow) -> str:
+    """Why it left. The reason names the address for those who read it alone; here it was said already."""
+    there = f"{rank.ip}:{rank.port}"
+    return rank.left_reason.replace(f" at {there}:", " there,").replace(f"{there} refuses", "it refuses")
+
+
+def _unproven(own: Iterable[RankRow]) -> list[str]:
+    waiting = [_named(rank) for rank in own if rank.contact == "unprobed" and "unprobed" not in rank.flags]
     if not waiting:
         return ["One round of probes after the last registration decides; it is under way."]
     verb = "has" if len(waiting) == 1 else "have"
@@ -130,7 +152,7 @@ def _doubtful(launch: LaunchRow, own: Sequence[RankRow], *, leading: bool) -> li
     """Ranks that count although nobody proved them, and why they do."""
     said = []
     for contact in ("silent", "unreached", "stranger"):
-        names = [_named(rank, launch) for rank in own if rank.contact == contact and "unprobed" not in rank.flags]
+        names = [_named(rank) for rank in own if rank.contact == contact and "unprobed" not in rank.flags]
         if names:
             verb = "counts" if len(names) == 1 else "count"
             said.append(
@@ -139,9 +161,9 @@ def _doubtful(launch: LaunchRow, own: Sequence[RankRow], *, leading: bool) -> li
             )
     restored = [rank for rank in own if not rank.verified and not rank.flags]
     if restored and leading and launch.completed_at is not None:
-        them = "it was" if len(restored) == 1 else "they were"
-        names = listing((_named(rank, launch) for rank in restored), limit=4)
-        said.append(f"{names} not probed since the bootstrap process started; {them} there before.")
+        verb, them = ("has", "it was") if len(restored) == 1 else ("have", "they were")
+        who = listing(_named(rank) for rank in restored)
+        said.append(f"{who} {verb} not been probed since this bootstrap process took over; {them} there before.")
     return said
 
 
@@ -164,7 +186,7 @@ def _health(instance: InstanceRow, *, now: float) -> list[str]:
 def _flagged(instance: InstanceRow) -> list[str]:
     said = []
     for flag, meaning in FLAGS.items():
-        names = [f"{rank.slot} at {rank.address}" for rank in instance.flagged if flag in rank.flags]
+        names = [_named(rank) for rank in instance.flagged if flag in rank.flags]
         if names:
             total = instance.flagged_count if len(names) == len(instance.flagged) else None
             verb = "is counted without a probe: it has" if len(names) == 1 else "are counted without a probe: each has"
@@ -186,14 +208,13 @@ def _coming(
     if not candidate.full:
         return [f"Launch {number} is coming up: {candidate.missing_sentence()}.", *_absent(candidate, gone, now=now)]
     own = {rank.address for rank in present if rank.launch == number}
-    assert current is not None
-    rivals = [r for r in present if r.launch == current.number and r.address not in own and r.contact == "up"]
-    if not rivals:
+    rivals = [rank for rank in present if rank.launch != number and rank.address not in own and rank.contact == "up"]
+    if current is None or not rivals:
         return [f"Launch {number} has all of its {candidate.expected} ranks; probes decide whether it takes over."]
     verb = "answers" if len(rivals) == 1 else "answer"
     return [
         f"Launch {number} has all of its {candidate.expected} ranks, but waits:"
-        f" {listing(_named(rank, current) for rank in rivals)} of launch {current.number} still {verb}."
+        f" {listing(_named(rank) for rank in rivals)} of launch {current.number} still {verb}."
         f" `manage.py request supersede {name}` puts launch {number} in charge."
     ]
 
@@ -208,5 +229,5 @@ def _operators(instance: InstanceRow) -> list[str]:
     return said
 
 
-def _named(rank: RankRow, launch: LaunchRow) -> str:
-    return f"{slot_name(rank.slot, launch.topology)} at {rank.address}"
+def _named(rank: RankRow) -> str:
+    return f"{rank.name} at {rank.address}"

@@ -41,14 +41,17 @@ SELECT l.instance_id, l.number, r.dp, r.cp, r.tp, r.pp {MEMBERS} AND l.dp * l.cp
  SELECT COUNT(*) FROM controlplane_rank c
  WHERE c.instance_id = l.instance_id AND c.launch = l.number AND c.left_at IS NULL)"""
 RANK = """
-r.instance_id, r.launch, r.dp, r.cp, r.tp, r.pp, r.ip, r.port, r.http_port, r.contact, r.greeted, r.verified_term, r.flags,
- r.first_at, r.seen_at, r.left_at, r.left_reason"""
+r.instance_id, r.launch, l.dp AS dps, l.cp AS cps, l.tp AS tps, l.pp AS pps, r.dp, r.cp, r.tp, r.pp, r.ip, r.port,
+ r.http_port, r.contact, r.greeted, r.verified_term, r.flags, r.first_at, r.seen_at, r.left_at, r.left_reason"""
+RANKS = f"""
+SELECT {RANK} FROM controlplane_launch l
+JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number"""
 FLAGGED = f"""
 SELECT * FROM (SELECT {RANK}, ROW_NUMBER() OVER (
  PARTITION BY r.instance_id ORDER BY r.launch DESC, r.dp, r.cp, r.tp, r.pp) AS place {MEMBERS} AND r.flags <> '' {{more}}
 ) AS ranked WHERE place <= {NAMED} ORDER BY instance_id, place"""
 LEFT = f"""
-SELECT * FROM (SELECT {RANK}, ROW_NUMBER() OVER (PARTITION BY r.instance_id ORDER BY r.left_at DESC) AS place
+SELECT * FROM (SELECT {RANK}, ROW_NUMBER() OVER (PARTITION BY r.instance_id ORDER BY r.left_at DESC, r.dp, r.cp, r.tp, r.pp) AS place
  FROM controlplane_launch l JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number
  WHERE (l.ended_at IS NULL OR l.ended_at > %s) AND r.left_at > %s {{more}}
 ) AS ranked WHERE place <= {NAMED} ORDER BY instance_id, place"""
@@ -88,7 +91,8 @@ def instance(name: str, *, now: float) -> tuple[InstanceRow, FleetRow]:
 
 def ranks(instance_id: int, *, term: int) -> tuple[RankRow, ...]:
     """Whoever counts in the open launches of an instance, in slot order."""
-    sql = f"SELECT {RANK} {MEMBERS} AND l.instance_id = %s ORDER BY r.launch, r.dp, r.cp, r.tp, r.pp"
+    sql = f"""{RANKS} WHERE l.instance_id = %s AND l.ended_at IS NULL AND r.left_at IS NULL
+        ORDER BY r.launch, r.dp, r.cp, r.tp, r.pp"""
     return tuple(_rank(values, term) for values in _read(sql, [instance_id]))
 
 
@@ -97,8 +101,8 @@ def departed(instance_id: int, launches: list[int], *, term: int) -> tuple[RankR
     if not launches:
         return ()
     marks = ", ".join(["%s"] * len(launches))
-    sql = f"""SELECT {RANK} FROM controlplane_rank r
-        WHERE r.instance_id = %s AND r.launch IN ({marks}) AND r.left_at IS NOT NULL ORDER BY r.left_at DESC"""
+    sql = f"""{RANKS} WHERE l.instance_id = %s AND l.number IN ({marks}) AND r.left_at IS NOT NULL
+        ORDER BY r.left_at DESC, r.dp, r.cp, r.tp, r.pp"""
     return tuple(_rank(values, term) for values in _read(sql, [instance_id, *launches]))
 
 
@@ -115,7 +119,8 @@ def launches(instance_id: int, *, limit: int = 20) -> tuple[LaunchRow, ...]:
 @contextmanager
 def snapshot() -> Iterator[None]:
     """Everything read inside is of one moment: a deferred transaction on SQLite, REPEATABLE READ on PostgreSQL."""
-    with transaction.atomic(using=READER):
+    # Without savepoints, so that one snapshot may stand inside another.
+    with transaction.atomic(using=READER, savepoint=False):
         yield
 
 
@@ -186,7 +191,9 @@ def _head() -> tuple[str, int, LeaderRow]:
 
 
 def _launch(values: tuple[Any, ...], registered: int, missing: tuple[Slot, ...]) -> LaunchRow:
-    _, number, state, dp, cp, tp, pp, token, facts, opened_at, completed_at, unchecked, ended_at, reason, claims = values
+    _, number, state, dp, cp, tp, pp, token, facts, opened_at, completed_at, unchecked, ended_at, reason, claims = (
+        values
+    )
     claimed = msgspec.json.decode(claims) if claims else []
     return LaunchRow(
         number,
@@ -206,10 +213,12 @@ def _launch(values: tuple[Any, ...], registered: int, missing: tuple[Slot, ...])
 
 
 def _rank(values: tuple[Any, ...], term: int) -> RankRow:
-    _, launch, dp, cp, tp, pp, ip, port, http_port, contact, greeted, verified, flags, first, seen, left_at, why = values
+    _, launch, *numbers = values[:10]
+    ip, port, http_port, contact, greeted, verified, flags, first_at, seen_at, left_at, left_reason = values[10:21]
     return RankRow(
         launch,
-        Slot(dp, cp, tp, pp),
+        Topology(*numbers[:4]),
+        Slot(*numbers[4:]),
         ip,
         port,
         http_port,
@@ -217,10 +226,10 @@ def _rank(values: tuple[Any, ...], term: int) -> RankRow:
         bool(greeted),
         verified == term,
         tuple(flags.split(",")) if flags else (),
-        first,
-        seen,
+        first_at,
+        seen_at,
         left_at,
-        why,
+        left_reason,
     )
 
 

@@ -18,6 +18,7 @@ class RankRow:
     """
 
     launch: int
+    topology: Topology
     slot: Slot
     ip: str
     port: int
@@ -30,6 +31,10 @@ class RankRow:
     seen_at: float
     left_at: float | None = None
     left_reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return slot_name(self.slot, self.topology)
 
     @property
     def address(self) -> str:

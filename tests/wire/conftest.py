@@ -4,7 +4,7 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,17 +13,32 @@ import pytest
 from tests.support.plugin import Backend
 from tests.support.processes import Bootstrap
 from tests.wire.client import Client
-from tests.wire.operators import add_instances
+from tests.wire.operators import Operator, seed_instances
 
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Server:
     """A serving process and its database."""
 
     process: Bootstrap
     backend: Backend
+    directory: Path
+    _operator: Operator | None = None
+
+    @property
+    def operator(self) -> Operator:
+        """Somebody who adds and retires instances meanwhile."""
+        if self._operator is None:
+            self._operator = Operator(self.backend, log=self.directory / "operator.log")
+        return self._operator
+
+    def close(self) -> None:
+        if self._operator is not None:
+            self._operator.close()
+        if self.process.started:
+            self.process.kill9()
 
     def kv(self, instance: str | None = None, **more: object) -> Client:
         return self._client(self.process.kv_port, instance, **more)
@@ -42,14 +57,14 @@ def serving(template: Path, *instances: str, **knobs: object) -> Iterator[Server
         data = Path(directory) / "data"
         shutil.copytree(template, data)
         backend = Backend("sqlite", data)
-        add_instances(backend, *instances)
+        seed_instances(backend, *instances)
         process = Bootstrap(backend.env, log=Path(directory) / "log", **knobs)
+        started = Server(process, backend, Path(directory))
         try:
             process.start()
-            yield Server(process, backend)
+            yield started
         finally:
-            if process.started:
-                process.kill9()
+            started.close()
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +83,5 @@ def tenant() -> str:
 @pytest.fixture
 def serve(sqlite_template: Path) -> Iterator[Callable[..., Server]]:
     """`serve("a", "b", PDCP_X=…)` -> a Server of this test alone."""
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
         yield lambda *instances, **knobs: stack.enter_context(serving(sqlite_template, *instances, **knobs))

@@ -1,18 +1,54 @@
-"""What operators do, done straight in a SQLite database: rows and events as the commands write them."""
+"""What operators do while the bootstrap process runs: the commands, in a process of their own. Run as a module, it is
+that process: one call a line on stdin, one answer a line on stdout.
+"""
 
 import json
 import sqlite3
+import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from tests.support.plugin import Backend
+from tests.support.processes import Child
 
 
-def facts_of(backend: Backend) -> Path:
-    return backend.data_dir / "controlplane.sqlite3"
+class Operator:
+    """Adds, changes and retires instances through `controlplane.commands`."""
+
+    def __init__(self, backend: Backend, *, log: Path) -> None:
+        self._child = Child([sys.executable, "-m", __name__], env=backend.env, log=log, stdin=True)
+
+    def add(self, name: str, **facts: Any) -> str:
+        return self._do("add", name, **facts)
+
+    def edit(self, name: str, **facts: Any) -> str:
+        return self._do("edit", name, **facts)
+
+    def retire(self, name: str) -> str:
+        return self._do("retire", name)
+
+    def close(self) -> None:
+        self._child.kill9()
+
+    def _do(self, verb: str, name: str, **facts: Any) -> str:
+        heard = len(self._child.lines)
+        self._child.say(json.dumps([verb, name, facts]))
+        said = self._child.wait_for_line("^(done|refused) (.*)$", timeout=20, after=heard)
+        assert said.group(1) == "done", said.group(2)
+        return said.group(2)
+
+
+def seed_instances(backend: Backend, *names: str) -> None:
+    """Instances that are there before the process starts; nobody has to hear of them."""
+    with closing(sqlite3.connect(backend.data_dir / "controlplane.sqlite3")) as connection:
+        connection.executemany(
+            "INSERT INTO controlplane_instance (name, role, intent, created_at, next_launch, debt_hold)"
+            " VALUES (?, 'prefill', 'enabled', ?, 1, 0)",
+            [(name, time.time()) for name in names],
+        )
+        connection.commit()
 
 
 def rows(backend: Backend, sql: str, *values: Any, file: str = "controlplane.sqlite3") -> list[tuple[Any, ...]]:
@@ -21,52 +57,24 @@ def rows(backend: Backend, sql: str, *values: Any, file: str = "controlplane.sql
         return connection.execute(sql, values).fetchall()
 
 
-def add_instances(backend: Backend, *names: str, **more: Any) -> None:
-    for name in names:
-        add_instance(backend, name, **more)
+def main() -> None:
+    import os
+
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
+    django.setup()
+    from controlplane.commands import instances
+    from controlplane.domain.errors import Refused
+
+    for line in sys.stdin:
+        verb, name, facts = json.loads(line)
+        try:
+            done = getattr(instances, verb)(name, actor="tests", reason="because a test asks", **facts)
+            print("done", done.sentence, flush=True)
+        except Refused as refused:
+            print("refused", refused.sentence, flush=True)
 
 
-def add_instance(
-    backend: Backend,
-    name: str,
-    *,
-    role: str = "prefill",
-    own_port: int | None = None,
-    host_alias: str | None = None,
-) -> None:
-    def work(connection: sqlite3.Connection) -> dict[str, Any]:
-        connection.execute(
-            "INSERT INTO controlplane_instance (name, role, intent, own_port, host_alias, created_at, next_launch,"
-            " debt_hold) VALUES (?, ?, 'enabled', ?, ?, ?, 1, 0)",
-            (name, role, own_port, host_alias, time.time()),
-        )
-        return {"name": name, "role": role, "own_port": own_port, "host_alias": host_alias}
-
-    _with_event(backend, "instance.added", name, work)
-
-
-def set_intent(backend: Backend, name: str, intent: str) -> None:
-    def work(connection: sqlite3.Connection) -> dict[str, Any]:
-        connection.execute("UPDATE controlplane_instance SET intent = ? WHERE name = ?", (intent, name))
-        return {"name": name, "intent": intent}
-
-    _with_event(backend, "instance.retired" if intent == "retired" else "instance.changed", name, work)
-
-
-def retire_instance(backend: Backend, name: str) -> None:
-    set_intent(backend, name, "retired")
-
-
-def _with_event(backend: Backend, kind: str, name: str, work: Callable[[sqlite3.Connection], dict[str, Any]]) -> None:
-    with closing(sqlite3.connect(facts_of(backend), timeout=5, isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        data = work(connection)
-        ((revision,),) = connection.execute(
-            "UPDATE controlplane_ledgerhead SET revision = revision + 1 WHERE id = 1 RETURNING revision"
-        ).fetchall()
-        connection.execute(
-            "INSERT INTO controlplane_event (revision, at, kind, instance, actor, reason, data)"
-            " VALUES (?, ?, ?, ?, 'tests', '', ?)",
-            (revision, time.time(), kind, name, json.dumps(data)),
-        )
-        connection.execute("COMMIT")
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,8 @@ Operations, writes, the store and the loading are the real ones, on SQLite; only
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import count
 
 from django.db import connections
@@ -58,33 +59,46 @@ class Keeper:
         return self.instance.directory
 
     def put(self, put: Registration, now: float) -> Refused | None:
-        return self.do(Register(self.instance, put, "10.0.0.1"), now)
+        return self.put_many([put], now)[0]
+
+    def put_many(self, puts: Iterable[Registration], now: float) -> list[Refused | None]:
+        """Registrations that arrive while a transaction runs, and so share the next one."""
+        refused: dict[int, Refused] = {}
+        operations: list[Operation] = [
+            Register(self.instance, put, "10.0.0.1", partial(refused.__setitem__, number))
+            for number, put in enumerate(puts)
+        ]
+        self.do(operations, now)
+        return [refused.get(number) for number in range(len(operations))]
 
     def observe(self, verdicts: Mapping[Address, Contact], now: float) -> None:
-        self.do(Observe(self.instance, dict(verdicts)), now)
+        self.do([Observe(self.instance, dict(verdicts))], now)
 
     def observe_sessions(self, verdicts: Mapping[str, Contact], now: float) -> None:
-        self.do(Observe(self.instance, {}, dict(verdicts)), now)
+        self.do([Observe(self.instance, {}, dict(verdicts))], now)
 
     def publish_engine(self, rank: int, session: str, digest: str, now: float, *, old_style: bool = True) -> None:
-        self.do(PublishEngine(self.instance, Publication(rank, old_style, session, digest, 1, 8, 2, b"{}")), now)
+        self.do([PublishEngine(self.instance, Publication(rank, old_style, session, digest, 1, 8, 2, b"{}"))], now)
 
     def flushed(self, now: float) -> None:
-        self.do(Flushed(self.instance), now)
+        self.do([Flushed(self.instance)], now)
 
     def order(self, kind: str, now: float, slot: Slot | None = None) -> None:
         asked = Ordered(
             self.instance, request=0, kind=kind, slot=slot, actor="op", reason="", puts=[], note="nobody answered"
         )
-        self.do(asked, now)
+        self.do([asked], now)
 
-    def do(self, operation: Operation, now: float) -> Refused | None:
+    def do(self, batch: list[Operation], now: float) -> None:
         """Decide, store, publish, and let the reader of the ledger follow."""
-        staged, writes, refused = Staged(self.instance, self.directory, self.instance.engines), Writes(), None
-        try:
-            operation.decide(staged, writes, now)
-        except Refused as no:
-            refused = no
+        staged, writes = Staged(self.instance, self.directory, self.instance.engines), Writes(self.token)
+        published = snapshot.take(self.directory)
+        for operation in batch:
+            try:
+                operation.decide(staged, writes, now)
+            except Refused as refused:
+                operation.refuse(refused)
+        assert snapshot.take(self.directory) == published, "a decision changed what look-ups read, before its commit"
         if writes:
             self.store.commit(self.token, writes)
         self.instance.publish(staged.directory, staged.engines)
@@ -94,7 +108,6 @@ class Keeper:
             self.wanted[address] = now + 0.32
         self.sessions |= staged.sessions
         self.follow()
-        return refused
 
     def follow(self) -> None:
         with connections[FACTS].cursor() as cursor:
@@ -108,7 +121,7 @@ class Keeper:
         return next(instance for instance in load_instances()[0] if instance.id == self.id)
 
     def restart(self) -> None:
-        """Our own restart: what was stored is what holds; contacts are unverified, pending questions forgotten."""
+        """Our own restart: what was stored is what holds; pending questions are forgotten."""
         self.instance = self.stored()
         self.wanted.clear()
         self.sessions.clear()

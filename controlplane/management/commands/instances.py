@@ -1,0 +1,103 @@
+"""`manage.py instances`: add, list, edit and retire instances."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from controlplane.commands import instances
+from controlplane.management.documents import fleet_document, instance_document
+from controlplane.management.operating import NOTHING, OK, OperatorCommand, local, os_user
+from controlplane.queries import fleet
+from controlplane.queries.rows import InstanceRow
+
+ROLES = ("prefill", "decode", "seed")
+
+
+class Command(OperatorCommand):
+    help = "Add, list, edit and retire instances."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        add = actions.add_parser("add", help="a new instance, or a retired one again")
+        add.add_argument("name", metavar="NAME")
+        add.add_argument("--role", choices=ROLES, default="prefill")
+        add.add_argument("--own-port", type=int, metavar="PORT", help="a KV port that means this instance alone")
+        add.add_argument("--host-alias", metavar="NAME", help="a DNS name that means this instance alone")
+        edit = actions.add_parser("edit", help="change or take away its port or its alias")
+        edit.add_argument("name", metavar="NAME")
+        for option, clear, kind in (("--own-port", "--no-own-port", int), ("--host-alias", "--no-host-alias", str)):
+            either = edit.add_mutually_exclusive_group()
+            either.add_argument(option, type=kind, metavar="PORT" if kind is int else "NAME")
+            either.add_argument(clear, action="store_true")
+        retire = actions.add_parser("retire", help="end it: its wire answers 404")
+        retire.add_argument("name", metavar="NAME")
+        for action in (add, edit, retire):
+            action.add_argument("--reason", default="", metavar="TEXT", help="why, for the ledger")
+            action.add_argument("--actor", metavar="NAME", help="who (default: the user of this shell)")
+            self.add_json(action)
+        self.add_json(actions.add_parser("list", help="all of them, retired ones too"))
+
+    def operate(self, options: dict[str, Any]) -> int:
+        if options["action"] == "list":
+            return self._list(as_json=options["json"])
+        done = self._change(options)
+        if options["json"]:
+            self.print_json(
+                {"name": done.name, "changed": done.changed, "sentence": done.sentence, "advice": list(done.advice)}
+            )
+            return OK
+        self.say(f"{done.sentence}.")
+        for advice in done.advice:
+            self.stderr.write(f"advice: {advice}.")
+        return OK
+
+    def _change(self, options: dict[str, Any]) -> instances.Done:
+        name = options["name"]
+        who = {"actor": options["actor"] or os_user(), "reason": options["reason"]}
+        if options["action"] == "retire":
+            return instances.retire(name, **who)
+        if options["action"] == "add":
+            return instances.add(
+                name, role=options["role"], own_port=options["own_port"], host_alias=options["host_alias"], **who
+            )
+        return instances.edit(
+            name,
+            own_port=_wanted(options["own_port"], clear=options["no_own_port"]),
+            host_alias=_wanted(options["host_alias"], clear=options["no_host_alias"]),
+            **who,
+        )
+
+    def _list(self, *, as_json: bool) -> int:
+        now = time.time()
+        found = fleet.fleet(now=now)
+        if as_json:
+            documents = [instance_document(instance) for instance in found.instances]
+            self.print_json({**fleet_document(found, now=now), "instances": documents})
+        elif found.instances:
+            columns = ["NAME", "ROLE", "INTENT", "STATE", "RANKS", "PORT", "ALIAS", "ADDED"]
+            self.table(columns, [_line(instance) for instance in found.instances])
+        else:
+            self.say("There is no instance yet: add one, or register a rank.")
+        return OK if found.instances else NOTHING
+
+
+def _wanted(value: Any, *, clear: bool) -> Any:
+    if clear:
+        return None
+    return instances.KEEP if value is None else value
+
+
+def _line(instance: InstanceRow) -> list[str]:
+    return [
+        instance.name,
+        instance.role,
+        instance.intent,
+        instance.state,
+        instance.current.progress if instance.current else "-",
+        str(instance.own_port or "-"),
+        instance.host_alias or "-",
+        local(instance.created_at),
+    ]

@@ -1,0 +1,118 @@
+"""Rows as JSON for commands: RFC 3339 times, rooms as strings, slots in the form that `--slot` takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.queries.events import EventRow, sentence
+from controlplane.queries.rooms import RoomRow
+from controlplane.queries.rows import FleetRow, InstanceRow, LaunchRow, RankRow
+from controlplane.queries.wording import slot_key
+
+from .operating import moment
+
+
+def fleet_document(fleet: FleetRow, *, now: float) -> dict[str, Any]:
+    """What stands around the instances: as of which revision, and who leads."""
+    leader = fleet.leader
+    return {
+        "ledger": fleet.ledger_id,
+        "revision": fleet.revision,
+        "bootstrap": {
+            "leads": leader.leads(now),
+            "holder": leader.holder,
+            "term": leader.token,
+            "renewed_at": moment(leader.stamp) if leader.stamp else None,
+        },
+    }
+
+
+def instance_document(instance: InstanceRow) -> dict[str, Any]:
+    return {
+        "name": instance.name,
+        "role": instance.role,
+        "intent": instance.intent,
+        "state": instance.state,
+        "serving": instance.serving,
+        "complete": instance.complete,
+        "registered": instance.registered,
+        "expected": instance.expected,
+        "missing": [slot_key(slot) for slot in instance.current.missing] if instance.current else [],
+        "health": {
+            "status": instance.health,
+            "since": moment(instance.debt_since),
+            "reason": instance.health_reason,
+        },
+        "own_port": instance.own_port,
+        "host_alias": instance.host_alias,
+        "created_at": moment(instance.created_at),
+        "retired_at": moment(instance.retired_at),
+        "launch": launch_document(instance.current) if instance.current else None,
+        "candidate": launch_document(instance.candidate) if instance.candidate else None,
+        "flagged": [rank_document(rank) for rank in instance.flagged],
+        "flagged_count": instance.flagged_count,
+        "left_lately": [rank_document(rank) for rank in instance.left],
+        "engine_info": {"sessions": instance.sessions, "conflicts": instance.conflicts},
+    }
+
+
+def launch_document(launch: LaunchRow) -> dict[str, Any]:
+    dp, cp, tp, pp = launch.topology.axes()
+    return {
+        "number": launch.number,
+        "state": launch.state,
+        "topology": {"dp": dp, "cp": cp, "tp": tp, "pp": pp},
+        "facts": launch.facts,
+        "token": launch.token,
+        "registered": launch.registered,
+        "expected": launch.expected,
+        "missing": [slot_key(slot) for slot in launch.missing],
+        "opened_at": moment(launch.opened_at),
+        "completed_at": moment(launch.completed_at),
+        "unchecked": launch.unchecked,
+        "claims": [{"slot": slot_key(c.slot), "ip": c.ip, "port": c.port} for c in launch.claims],
+        "ended_at": moment(launch.ended_at),
+        "ended_reason": launch.ended_reason,
+    }
+
+
+def rank_document(rank: RankRow) -> dict[str, Any]:
+    return {
+        "launch": rank.launch,
+        "slot": slot_key(rank.slot),
+        "ip": rank.ip,
+        "port": rank.port,
+        "http_port": rank.http_port,
+        "contact": rank.contact,
+        "greeted": rank.greeted,
+        "verified": rank.verified,
+        "flags": list(rank.flags),
+        "first_at": moment(rank.first_at),
+        "seen_at": moment(rank.seen_at),
+        "left_at": moment(rank.left_at),
+        "left_reason": rank.left_reason,
+    }
+
+
+def room_document(row: RoomRow) -> dict[str, Any]:
+    return {
+        "instance": row.instance,
+        "room": str(row.room),
+        "dp_rank": row.dp,
+        "live": row.live,
+        "expires_at": moment(row.expires_at),
+        "collisions": [{"before": c.before, "after": c.after, "at": moment(c.at)} for c in row.collisions],
+    }
+
+
+def event_document(event: EventRow) -> dict[str, Any]:
+    return {
+        "revision": event.revision,
+        "at": moment(event.at),
+        "kind": event.kind,
+        "instance": event.instance,
+        "actor": event.actor,
+        "reason": event.reason,
+        "sentence": sentence(event),
+        "data": event.data,
+    }
