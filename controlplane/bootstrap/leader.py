@@ -15,7 +15,8 @@ import structlog
 
 from controlplane.databases import FACTS, TRAFFIC
 from controlplane.ledger.checkpoint import Checkpointer
-from controlplane.ledger.store import FactStore, FencedOut, RoomStore
+from controlplane.ledger.failures import FencedOut
+from controlplane.ledger.store import FactStore, RoomStore
 from controlplane.probes.networks import Network, ProbePolicy
 from controlplane.probes.sweep import Prober, is_local_address
 from controlplane.protocol.replies import PLAIN_JSON, Reply

@@ -18,12 +18,13 @@ from django.db import connections
 
 from controlplane.databases import FACTS, TRAFFIC
 from controlplane.ledger.cursor import cursor
-from controlplane.ledger.store import FencedOut
+from controlplane.ledger.failures import FencedOut
 
 READ = "SELECT token, holder, expires_at FROM controlplane_lease WHERE name = 'bootstrap'"
 TAKE = "UPDATE controlplane_lease SET token = %s, holder = %s, expires_at = %s WHERE name = 'bootstrap'"
 RENEW = "UPDATE controlplane_lease SET expires_at = %s WHERE name = 'bootstrap' AND token = %s"
 RELEASE = "UPDATE controlplane_lease SET expires_at = 0 WHERE name = 'bootstrap' AND token = %s"
+READ_FENCE = "SELECT token FROM controlplane_trafficfence WHERE id = 1"
 FENCE = "UPDATE controlplane_trafficfence SET token = %s WHERE id = 1"
 
 
@@ -86,7 +87,15 @@ class Lease:
                 raise
         self.token = seen_token + 1
         with cursor(TRAFFIC) as c:
-            c.execute(FENCE, (self.token,))
+            c.execute("BEGIN" if postgres else "BEGIN IMMEDIATE")
+            try:
+                # An UPDATE alone would not wait for those who hold the row FOR KEY SHARE.
+                c.execute(READ_FENCE + (" FOR UPDATE" if postgres else ""))
+                c.execute(FENCE, (self.token,))
+                c.execute("COMMIT")
+            except BaseException:
+                connections[TRAFFIC].close()
+                raise
         return True
 
     def renew(self) -> None:

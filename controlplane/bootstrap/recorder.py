@@ -18,10 +18,12 @@ from controlplane.domain.directory import Decision, Directory
 from controlplane.domain.engines import EngineTable
 from controlplane.domain.errors import Refused
 from controlplane.domain.launch import Address, Workspace
-from controlplane.ledger.store import FactStore, FencedOut, OutcomeUnknown
+from controlplane.ledger.failures import FencedOut, OutcomeUnknown
+from controlplane.ledger.store import FactStore
 from controlplane.ledger.writes import Writes
 from controlplane.protocol.replies import OK, Reply, refusal, text
 
+from .breath import Breath
 from .fleet import Instance
 
 log = structlog.get_logger()
@@ -82,7 +84,7 @@ class Recorder:
         self._published = published
         self._reload = reload
         self._fenced_out = fenced_out
-        self._pause = pause_seconds
+        self._breath = Breath(pause_seconds)
         self._thread = ThreadPoolExecutor(1, "recorder")
         self._pending: list[Operation] = []
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -119,9 +121,7 @@ class Recorder:
             self.batches += 1
             self.operations += len(batch)
             done.set_result(None)
-            if self._pause:
-                # Without this breath other processes wait up to seconds for SQLite's write lock.
-                await asyncio.sleep(self._pause)
+            await self._breath.take()
 
     async def _record(self, batch: list[Operation]) -> None:
         try:
@@ -162,7 +162,8 @@ class Recorder:
                 operation.refuse(refused)
         if writes:
             loop = asyncio.get_running_loop()
-            head = await loop.run_in_executor(self._thread, self._store.commit, self.token, writes)
+            with self._breath.holding():
+                head = await loop.run_in_executor(self._thread, self._store.commit, self.token, writes)
             self.revision = max(self.revision, head)
         for stage in staged.values():
             stage.instance.publish(stage.directory, stage.engines)

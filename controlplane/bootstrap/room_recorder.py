@@ -10,7 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from controlplane.domain.rooms import Rooms
-from controlplane.ledger.store import FencedOut, RoomStore
+from controlplane.ledger.failures import FencedOut
+from controlplane.ledger.store import RoomStore
+
+from .breath import Breath
 
 log = structlog.get_logger()
 
@@ -34,7 +37,7 @@ class RoomRecorder:
         self._rooms = rooms
         self._ttl_ms = round(ttl_seconds * 1000)
         self._fenced_out = fenced_out
-        self._pause = pause_seconds
+        self._breath = Breath(pause_seconds)
         self._thread = ThreadPoolExecutor(1, "rooms")
         self._pending: list[Bind] = []
         self._collisions: list[tuple[int, int, int, int, float]] = []
@@ -64,7 +67,8 @@ class RoomRecorder:
             expires_ms = round(now * 1000) + self._ttl_ms
             rows = [(instance, room, dp, expires_ms) for instance, room, dp in batch]
             try:
-                await loop.run_in_executor(self._thread, self._store.append, self.token, rows, collisions)
+                with self._breath.holding():
+                    await loop.run_in_executor(self._thread, self._store.append, self.token, rows, collisions)
             except FencedOut:
                 done.cancel()
                 self._fenced_out()
@@ -76,8 +80,7 @@ class RoomRecorder:
                 continue
             self._publish(rows, now)
             done.set_result(True)
-            if self._pause:
-                await asyncio.sleep(self._pause)
+            await self._breath.take()
 
     def _publish(self, rows: list[tuple[int, int, int, int]], now: float) -> None:
         now_ms = round(now * 1000)

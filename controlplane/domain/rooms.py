@@ -1,7 +1,7 @@
 """Room bindings: which DP rank serves a room, until exactly when, bounded in number.
 
-Memory is the design here: 63-bit keys cost a CPython integer 48 bytes, 60-bit keys 32, so a table is split by the top
-three bits; DP rank and expiry share one integer of at most 60 bits. About 115 bytes a room at two million rooms.
+Memory is the design here: a 63-bit integer takes CPython 48 bytes, a 60-bit one 32, so a table is split by the top
+three bits; DP rank and expiry are one integer of at most 60 bits, and the order of expiry holds the keys themselves.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ SHARD_MASK = (1 << SHARD_SHIFT) - 1
 SHARDS = 8
 DP_BITS = 16
 DP_MASK = (1 << DP_BITS) - 1
+MAX_SHARED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,107 +29,129 @@ class Collision:
     after: int
 
 
+class _Shard:
+    """Bindings whose rooms share their top bits, and the order in which they were made: the order of expiry."""
+
+    __slots__ = ("bound", "order", "rebound")
+
+    def __init__(self) -> None:
+        self.bound: dict[int, int] = {}
+        # The very objects that are keys in `bound`: one integer a room, not two.
+        self.order: deque[int] = deque()
+        # Keys that stand in `order` more than once, and how often too often.
+        self.rebound: dict[int, int] = {}
+
+    def add(self, key: int, packed: int) -> int | None:
+        before = self.bound.get(key)
+        self.bound[key] = packed
+        self.order.append(key)
+        if before is not None:
+            self.rebound[key] = self.rebound.get(key, 0) + 1
+            if len(self.order) > 2 * len(self.bound) + 1024:
+                self._compact()
+        return before
+
+    def sweep(self, now_ms: int, limit: int) -> int:
+        gone = 0
+        for _ in range(min(limit, len(self.order))):
+            key = self.order[0]
+            if not self._overtaken(key):
+                if self.bound[key] >> DP_BITS > now_ms:
+                    break
+                del self.bound[key]
+                gone += 1
+            self.order.popleft()
+        return gone
+
+    def evict_oldest(self) -> bool:
+        while self.order:
+            key = self.order.popleft()
+            if not self._overtaken(key):
+                del self.bound[key]
+                return True
+        return False
+
+    def next_expiry_ms(self) -> int | None:
+        return self.bound[self.order[0]] >> DP_BITS if self.order else None
+
+    def _overtaken(self, key: int) -> bool:
+        """Whether this entry at the head has a later one behind it; takes it off the count if so."""
+        extra = self.rebound.get(key)
+        if extra is None:
+            return False
+        if extra == 1:
+            del self.rebound[key]
+        else:
+            self.rebound[key] = extra - 1
+        return True
+
+    def _compact(self) -> None:
+        last: dict[int, None] = {}
+        for key in self.order:
+            last.pop(key, None)
+            last[key] = None
+        self.order = deque(last)
+        self.rebound.clear()
+
+
 class RoomTable:
     """Live bindings of one instance. Times are milliseconds since the epoch, so that expiry is exact and packs."""
 
-    __slots__ = ("_order", "_rebound", "_shards", "count")
+    __slots__ = ("_gets", "_shards", "_shared")
 
     def __init__(self) -> None:
-        self._shards: list[dict[int, int]] = [{} for _ in range(SHARDS)]
-        self._order: deque[int] = deque()
-        # Rooms that stand in _order more than once, and how often too often.
-        self._rebound: dict[int, int] = {}
-        self.count = 0
+        # Rooms of one batch share expiry and often the DP rank: then they share the integer too.
+        self._shared: dict[int, int] = {}
+        self._shards = [_Shard() for _ in range(SHARDS)]
+        self._gets = [shard.bound.get for shard in self._shards]
+
+    @property
+    def count(self) -> int:
+        return sum(len(shard.bound) for shard in self._shards)
 
     def bind(self, room: int, dp: int, expires_ms: int, now_ms: int) -> int | None:
         """Bind, last write wins. The DP rank it displaced, when that one was alive and another."""
-        shard = self._shards[room >> SHARD_SHIFT]
-        key = room & SHARD_MASK
-        before = shard.get(key)
-        shard[key] = (expires_ms << DP_BITS) | dp
-        self._order.append(room)
-        if before is None:
-            self.count += 1
-            return None
-        self._rebound[room] = self._rebound.get(room, 0) + 1
-        if len(self._order) > 2 * self.count + 1024:
-            self._compact()
-        if before >> DP_BITS <= now_ms:
+        shared = self._shared
+        packed = (expires_ms << DP_BITS) | dp
+        packed = shared.setdefault(packed, packed)
+        if len(shared) > MAX_SHARED:
+            shared.clear()
+        before = self._shards[room >> SHARD_SHIFT].add(room & SHARD_MASK, packed)
+        if before is None or before >> DP_BITS <= now_ms:
             return None
         old = before & DP_MASK
         return old if old != dp else None
 
     def find(self, room: int, now_ms: int) -> int | None:
         """The DP rank of a live room; an expired one is unknown even before it is swept."""
-        packed = self._shards[room >> SHARD_SHIFT].get(room & SHARD_MASK)
-        if packed is None or packed >> DP_BITS <= now_ms:
-            return None
-        return packed & DP_MASK
+        return self.find_many((room,), now_ms).get(room)
 
-    def find_many(self, rooms: Iterable[int], now_ms: int) -> dict[str, int]:
-        """Wire answer: `{"<room>": dp}` in the order asked, unknown rooms left out."""
-        shards = self._shards
-        found: dict[str, int] = {}
-        for room in rooms:
-            packed = shards[room >> SHARD_SHIFT].get(room & SHARD_MASK)
-            if packed is not None and packed >> DP_BITS > now_ms:
-                found[str(room)] = packed & DP_MASK
-        return found
+    def find_many(self, rooms: Iterable[int], now_ms: int) -> dict[int, int]:
+        """Room → DP rank in the order asked; unknown and expired rooms are left out."""
+        gets = self._gets
+        alive = (now_ms << DP_BITS) | DP_MASK
+        return {
+            room: packed & DP_MASK
+            for room in rooms
+            if (packed := gets[room >> SHARD_SHIFT](room & SHARD_MASK, 0)) > alive
+        }
 
     def expiry_ms(self, room: int) -> int | None:
-        packed = self._shards[room >> SHARD_SHIFT].get(room & SHARD_MASK)
+        packed = self._gets[room >> SHARD_SHIFT](room & SHARD_MASK)
         return None if packed is None else packed >> DP_BITS
 
     def sweep(self, now_ms: int, limit: int) -> int:
-        """Drop expired bindings from the head, looking at no more than `limit` entries. How many went."""
-        gone = 0
-        for _ in range(min(limit, len(self._order))):
-            room = self._order[0]
-            if self._is_stale_entry(room):
-                self._order.popleft()
-                continue
-            shard, key = self._shards[room >> SHARD_SHIFT], room & SHARD_MASK
-            if shard[key] >> DP_BITS > now_ms:
-                break
-            self._order.popleft()
-            del shard[key]
-            self.count -= 1
-            gone += 1
-        return gone
+        """Drop expired bindings from the heads, looking at no more than `limit` entries of each. How many went."""
+        return sum(shard.sweep(now_ms, limit) for shard in self._shards)
 
-    def evict_oldest(self) -> int | None:
+    def evict_oldest(self) -> bool:
         """Drop the binding that expires first (bindings of one instance share one time to live)."""
-        while self._order:
-            room = self._order.popleft()
-            if self._is_stale_entry(room):
-                continue
-            del self._shards[room >> SHARD_SHIFT][room & SHARD_MASK]
-            self.count -= 1
-            return room
-        return None
+        full = [shard for shard in self._shards if shard.order]
+        return bool(full) and min(full, key=_Shard.next_expiry_ms).evict_oldest()  # type: ignore[arg-type]
 
     def next_expiry_ms(self) -> int | None:
-        """When the head expires: what says which of several tables has the oldest binding."""
-        return self.expiry_ms(self._order[0]) if self._order else None
-
-    def _is_stale_entry(self, room: int) -> bool:
-        """Whether this entry at the head was overtaken by a later one; takes it off the count if so."""
-        extra = self._rebound.get(room)
-        if extra is None:
-            return False
-        if extra == 1:
-            del self._rebound[room]
-        else:
-            self._rebound[room] = extra - 1
-        return True
-
-    def _compact(self) -> None:
-        last: dict[int, None] = {}
-        for room in self._order:
-            last.pop(room, None)
-            last[room] = None
-        self._order = deque(last)
-        self._rebound.clear()
+        """When the oldest binding expires: what says which of several tables has it."""
+        return min((e for shard in self._shards if (e := shard.next_expiry_ms()) is not None), default=None)
 
 
 class Rooms:
@@ -166,7 +189,7 @@ class Rooms:
         self.evicted += gone
         return gone
 
-    def sweep(self, now_ms: int, limit: int = 2000) -> int:
+    def sweep(self, now_ms: int, limit: int = 500) -> int:
         return sum(table.sweep(now_ms, limit) for table in self.tables.values())
 
     def forget(self, instance: int) -> None:

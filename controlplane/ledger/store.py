@@ -8,22 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from . import tables
+from . import pipeline, tables
+from .failures import FencedOut, OutcomeUnknown, tried_again
 from .tables import Table
 from .writes import Writes
 
 ADVANCE = "UPDATE controlplane_ledgerhead SET revision = revision + %s WHERE id = 1 RETURNING revision"
-RETRYABLE = ("40001", "40P01", "55P03")
-
-
-class FencedOut(Exception):
-    """Another process holds the lease now: nothing was written, nothing may be answered."""
-
-
-class OutcomeUnknown(Exception):
-    """The connection broke while committing: the batch may or may not be stored."""
 
 
 class Writer:
@@ -40,14 +33,7 @@ class Writer:
 
     def transact(self, token: int, work: Callable[[Any], Any]) -> Any:
         """Run `work(cursor)` in one transaction that first proves the lease. Serialisation failures are tried again."""
-        for attempt in range(3):
-            try:
-                return self._once(token, work)
-            except OperationalError as problem:
-                code = getattr(problem.__cause__, "sqlstate", None)
-                if code not in RETRYABLE or attempt == 2:
-                    raise
-        raise AssertionError("unreachable")
+        return tried_again(lambda: self._once(token, work))
 
     def _once(self, token: int, work: Callable[[Any], Any]) -> Any:
         connection = connections[self.alias]
@@ -74,15 +60,6 @@ class Writer:
             if self.is_postgres:
                 connection.close()
             raise
-
-    def insert(self, cursor: Any, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
-        """All rows with one statement. Their keys must be distinct."""
-        if not rows:
-            return
-        if self.is_postgres:
-            cursor.execute(table.postgres, [list(column) for column in zip(*rows, strict=True)])
-        else:
-            cursor.cursor.connection.executemany(table.sqlite, rows)
 
 
 def _rollback(connection: Any) -> None:
@@ -112,21 +89,9 @@ class FactStore(Writer):
 
     def commit(self, token: int, writes: Writes) -> int:
         """Store a batch. The head's revision afterwards; 0 when there was no event."""
-        return int(self.transact(token, lambda cursor: self._write(cursor, writes)))
-
-    def _write(self, cursor: Any, writes: Writes) -> int:
-        for sql, values in writes.ordered:
-            cursor.execute(sql, values)
-        self.insert(cursor, tables.RANK, list(writes.ranks.values()))
-        self.insert(cursor, tables.WORKER_LEASE, list(writes.leases.values()))
-        count = len(writes.events)
-        if not count:
-            return 0
-        cursor.execute(ADVANCE, [count])
-        head = int(cursor.fetchone()[0])
-        first = head - count + 1
-        self.insert(cursor, tables.EVENT, [(first + offset, *event) for offset, event in enumerate(writes.events)])
-        return head
+        if self.is_postgres:
+            return tried_again(lambda: pipeline.commit(self.alias, token, writes))
+        return int(self.transact(token, lambda cursor: _write(cursor, writes)))
 
 
 class RoomStore(Writer):
@@ -136,8 +101,37 @@ class RoomStore(Writer):
         super().__init__(alias, "SELECT token FROM controlplane_trafficfence WHERE id = 1")
 
     def append(self, token: int, rooms: list[tuple[Any, ...]], collisions: list[tuple[Any, ...]]) -> None:
-        def write(cursor: Any) -> None:
-            self.insert(cursor, tables.ROOM, rooms)
-            self.insert(cursor, tables.COLLISION, collisions)
+        if self.is_postgres and not collisions:
+            tried_again(lambda: pipeline.append_rooms(self.alias, token, rooms))
+        else:
+            self.transact(token, lambda cursor: _write_rooms(cursor, rooms, collisions))
 
-        self.transact(token, write)
+
+def _write(cursor: Any, writes: Writes) -> int:
+    for sql, values in writes.ordered:
+        cursor.execute(sql, values)
+    _insert(cursor, tables.RANK, list(writes.ranks.values()))
+    _insert(cursor, tables.WORKER_LEASE, list(writes.leases.values()))
+    count = len(writes.events)
+    if not count:
+        return 0
+    cursor.execute(ADVANCE, [count])
+    head = int(cursor.fetchone()[0])
+    first = head - count + 1
+    _insert(cursor, tables.EVENT, [(first + offset, *event) for offset, event in enumerate(writes.events)])
+    return head
+
+
+def _write_rooms(cursor: Any, rooms: list[tuple[Any, ...]], collisions: list[tuple[Any, ...]]) -> None:
+    _insert(cursor, tables.ROOM, rooms)
+    _insert(cursor, tables.COLLISION, collisions)
+
+
+def _insert(cursor: Any, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+    if not rows:
+        return
+    if cursor.db.vendor == "postgresql":
+        packed = msgspec.json.encode([dict(zip(table.short, row, strict=True)) for row in rows]).decode()
+        cursor.execute(table.from_json, [packed])
+    else:
+        cursor.cursor.connection.executemany(table.sqlite, rows)

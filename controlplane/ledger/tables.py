@@ -14,16 +14,25 @@ class Table:
     columns: Mapping[str, str]
     key: tuple[str, ...] = ()
     sqlite: str = field(init=False)
-    postgres: str = field(init=False)
+    from_json: str = field(init=False)
+    short: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         into = f"INSERT INTO {self.name} ({', '.join(self.columns)})"
         updates = ", ".join(f"{c} = excluded.{c}" for c in self.columns if c not in self.key)
         conflict = f" ON CONFLICT ({', '.join(self.key)}) DO UPDATE SET {updates}" if self.key else ""
         marks = ", ".join("?" * len(self.columns))
-        arrays = ", ".join(f"%s::{kind}[]" for kind in self.columns.values())
+        short = tuple(f"c{n}" for n in range(len(self.columns)))
+        object.__setattr__(self, "short", short)
         object.__setattr__(self, "sqlite", f"{into} VALUES ({marks}){conflict}")
-        object.__setattr__(self, "postgres", f"{into} SELECT * FROM unnest({arrays}){conflict}")
+        object.__setattr__(
+            self, "from_json", f"{into} SELECT {', '.join(short)} FROM {self.recordset(short)}{conflict}"
+        )
+
+    def recordset(self, short: tuple[str, ...]) -> str:
+        """The rows of one JSON text, their columns under short names that repeat in every row."""
+        typed = ", ".join(f"{name} {kind}" for name, kind in zip(short, self.columns.values(), strict=True))
+        return f"json_to_recordset(%s::json) AS given({typed})"
 
 
 RANK = Table(
@@ -82,3 +91,11 @@ COLLISION = Table(
     "controlplane_roomcollision",
     {"instance_id": "bigint", "room": "bigint", "before": "int", "after": "int", "at": "float8"},
 )
+
+# Taking the head and using it are one statement; the events carry how far they are behind the new head.
+APPEND_JSON = f"""
+WITH head AS (UPDATE controlplane_ledgerhead SET revision = revision + %s WHERE id = 1 RETURNING revision),
+ stored AS (
+  INSERT INTO {EVENT.name} ({", ".join(EVENT.columns)})
+  SELECT head.revision + c0, {", ".join(EVENT.short[1:])} FROM head, {EVENT.recordset(EVENT.short)})
+SELECT revision FROM head"""

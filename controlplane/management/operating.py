@@ -96,7 +96,7 @@ class OperatorCommand(BaseCommand):
         from rich.table import Table
         from rich.text import Text
 
-        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, highlight=False)
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="")
         for position, column in enumerate(columns):
             # The last one is a sentence, which may break; names and numbers may not.
             drawn.add_column(column, no_wrap=position < len(columns) - 1)

@@ -51,7 +51,8 @@ SELECT * FROM (SELECT {RANK}, ROW_NUMBER() OVER (
  PARTITION BY r.instance_id ORDER BY r.launch DESC, r.dp, r.cp, r.tp, r.pp) AS place {MEMBERS} AND r.flags <> '' {{more}}
 ) AS ranked WHERE place <= {NAMED} ORDER BY instance_id, place"""
 LEFT = f"""
-SELECT * FROM (SELECT {RANK}, ROW_NUMBER() OVER (PARTITION BY r.instance_id ORDER BY r.left_at DESC, r.dp, r.cp, r.tp, r.pp) AS place
+SELECT * FROM (SELECT {RANK}, ROW_NUMBER() OVER (
+ PARTITION BY r.instance_id ORDER BY r.left_at DESC, r.dp, r.cp, r.tp, r.pp) AS place
  FROM controlplane_launch l JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number
  WHERE (l.ended_at IS NULL OR l.ended_at > %s) AND r.left_at > %s {{more}}
 ) AS ranked WHERE place <= {NAMED} ORDER BY instance_id, place"""

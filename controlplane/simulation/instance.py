@@ -107,9 +107,7 @@ class Instance:
                 self._reporter.tell("ready", "the directory answers: every rank is there")
                 return answer
             if asyncio.get_running_loop().time() >= deadline:
-                self._reporter.tell(
-                    "not_ready", f"not ready: {answer}", status=answer.status, text=answer.text
-                )
+                self._reporter.tell("not_ready", f"not ready: {answer}", status=answer.status, text=answer.text)
                 return answer
             await asyncio.sleep(READY_POLL_SECONDS)
 
@@ -163,9 +161,7 @@ class Instance:
             row = weights_row(plan.shape, rank.slot, session_id=session, tensors=plan.tensors)
             answer = await self._wire.register_weights(row)
             self._tell_answer(rank, "weights", "weights registered", answer)
-        row = route_row(
-            plan.shape, rank.slot, plan.facts, ip=plan.host, port=rank.port, http_port=plan.http_port
-        )
+        row = route_row(plan.shape, rank.slot, plan.facts, ip=plan.host, port=rank.port, http_port=plan.http_port)
         rank.heard = await self._wire.register(
             row,
             token=self.token,

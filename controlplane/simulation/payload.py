@@ -23,9 +23,7 @@ PARTS = (
 )
 
 
-def route_row(
-    shape: Shape, slot: Slot, facts: SharedFacts, *, ip: str, port: int, http_port: int
-) -> dict[str, Any]:
+def route_row(shape: Shape, slot: Slot, facts: SharedFacts, *, ip: str, port: int, http_port: int) -> dict[str, Any]:
     """The row of one rank, keys in SGLang's order, nulls included."""
     several_engines = shape.system_dp > 1
     return {

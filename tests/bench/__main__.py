@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.bench import special
@@ -62,7 +62,9 @@ def measured(servers: Stable, plan: Plan, patterns: list[str]) -> Iterator[Row]:
     log.unlink(missing_ok=True)
 
 
-def _directory(servers: Stable, plan: Plan, cases: list[Case], wanted, log: Path) -> Iterator[Row]:
+def _directory(
+    servers: Stable, plan: Plan, cases: list[Case], wanted: Callable[[str], bool], log: Path
+) -> Iterator[Row]:
     others = [name for name in ("memory", "beside") if wanted(name)]
     if not cases and not others:
         return

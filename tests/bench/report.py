@@ -146,12 +146,13 @@ def write(rows: list[Row], directory: Path, *, machine: str, date: str, quick: b
     head = {"machine": machine, "date": date, "quick": quick, "took_seconds": round(took)}
     directory.mkdir(exist_ok=True)
     cases = [asdict(row) for row in rows]
+    foreign = max((row.foreign_cores or 0.0 for row in rows), default=0.0)
     (directory / "benchmarks.json").write_text(
         json.dumps({**head, "cases": cases}, indent=1, ensure_ascii=False) + "\n"
     )
     notes = "".join(f"- {row.name} ({row.backend}): {row.note}\n" for row in rows if row.note)
     (directory / "benchmarks.md").write_text(
-        HEAD.format(machine=machine, date=date, size="QUICK=1" if quick else "full", minutes=took / 60)
+        HEAD.format(machine=machine, date=date, size="QUICK=1" if quick else "full", minutes=took / 60, foreign=foreign)
         + table(rows)
         + f"\n\n{summary(rows)}\n"
         + (f"\n## Notes\n\n{notes}" if notes else "")
@@ -183,7 +184,7 @@ Rates and p50 are medians, p99 is the best of the three alternations, CPU is per
 a server (PostgreSQL's included), pairs are ours / SGLang's. The heap of SGLang's servers is frozen
 (`gc.freeze()`), so that ours is not credited for their garbage collection.
 
-{machine}; {date}; {size}, {minutes:.0f} minutes.
+{machine}; {date}; {size}, {minutes:.0f} minutes. Other programs used up to {foreign:.1f} cores meanwhile.
 
 """
 

@@ -58,7 +58,7 @@ def real_clients(stable: Stable, plan: Plan, log: Path) -> Iterator[Row]:
 
 def beside(servers: dict[str, Server], plan: Plan, log: Path) -> Iterator[Row]:
     """Slot look-ups while others poll /health, and while others misbehave."""
-    kinds = (
+    kinds: tuple[tuple[str, list[str], str], ...] = (
         ("heartbeats", [str(HEARTBEATS_PER_SECOND)], f"beside {HEARTBEATS_PER_SECOND:,} /health a second"),
         ("hostile", [], "beside 5,000 idle connections, slow and oversized bodies"),
     )

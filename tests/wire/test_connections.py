@@ -11,7 +11,7 @@ import psutil
 import pytest
 import requests
 
-from tests.wire.client import ENGINE_JSON, TEXT, Client, at, engine_info, rank
+from tests.wire.client import ENGINE_JSON, TEXT, Answer, Client, at, engine_info, rank
 from tests.wire.conftest import Server
 from tests.wire.raw import HungUp, Wire, ask, request
 
@@ -34,13 +34,20 @@ def another_client(server: Server, *, worst: float) -> Iterator[list[float]]:
     wrong: list[object] = []
     stop = threading.Event()
     client = server.kv("steady", keep=True)
-    assert client.put(rank_port=48000).status == 200
+
+    def beat() -> Answer:
+        return client("GET", "/health")
+
+    def again() -> Answer:
+        return client.put(rank_port=48000)
+
+    assert again().status == 200
 
     def work() -> None:
         while not stop.is_set():
-            for ask_one in (client.slot, client.topology, lambda: client("GET", "/health"), client.put):
+            for step in (client.slot, client.topology, beat, again):
                 began = time.monotonic()
-                answer = ask_one() if ask_one is not client.put else client.put(rank_port=48000)
+                answer = step()
                 times.append(time.monotonic() - began)
                 if answer.status != 200:
                     wrong.append(answer)

@@ -1,15 +1,14 @@
 """Rooms without end: exact lives, the oldest first, collisions counted, and so many bytes each."""
 
-import gc
 import itertools
-import random
-import tracemalloc
+import subprocess
+import sys
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.domain.rooms import Collision, Rooms
+from tests.support.processes import ROOT
 from tests.wire.conftest import Server
 
 TTL = 360_000
@@ -18,22 +17,29 @@ MANY = 1_000_000
 BYTES_PER_ROOM = 120
 
 
-@pytest.mark.timeout(120)
+# In a process of its own, whose memory nobody else has shaped. Random 63-bit rooms, as routers draw them; all that
+# is kept counts: keys, order, the allocator's rounding.
+MEASURE = f"""
+import random
+from pathlib import Path
+from controlplane.domain.rooms import Rooms
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+chance = random.Random(63)
+rooms = Rooms(limit=2 * {MANY})
+before = resident()
+for n in range({MANY}):
+    rooms.bind(1, chance.getrandbits(63), n % 8, {NOW + TTL} + n // 3, {NOW} + n // 3)
+assert rooms.count == {MANY}
+print((resident() - before) / {MANY})
+"""
+
+
 def test_a_million_rooms_cost_at_most_120_bytes_each():
-    """Random 63-bit rooms, as routers draw them; all that is kept counts, keys and order included."""
-    chance = random.Random(63)
-    gc.collect()
-    tracemalloc.start(1)
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        rooms = Rooms(limit=2 * MANY)
-        for n in range(MANY):
-            rooms.bind(1, chance.getrandbits(63), n % 8, NOW + TTL + n // 3, NOW + n // 3)
-        held = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert rooms.count == MANY
-    assert held <= BYTES_PER_ROOM * MANY, f"{held / MANY:.1f} bytes a room"
+    measured = subprocess.run([sys.executable, "-c", MEASURE], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert float(measured.stdout) <= BYTES_PER_ROOM
 
 
 def test_a_room_lives_until_exactly_its_expiry_before_any_sweep():
@@ -89,7 +95,7 @@ def test_a_collision_is_a_living_room_bound_to_another_rank():
 @settings(deadline=None, database=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from([0, 1, 2, 2**60, 2**63 - 1]), st.integers(0, 3), st.integers(0, 50)), max_size=60
+        st.tuples(st.sampled_from([0, 1, 2, 2**60, 2**63 - 1]), st.integers(0, 3), st.integers(1, 50)), max_size=60
     ),
     st.integers(1, 6),
 )

@@ -39,8 +39,9 @@ class Command(OperatorCommand):
             self.say("There is no instance yet: one comes into being when its first rank registers.")
             self._notes(found, now)
             return NOTHING
-        columns = ["NAME", "ROLE", "STATE", "RANKS", "HEALTH", "CANDIDATE", "WHY"]
-        self.table(columns, [_line(instance, now) for instance in shown])
+        coming = any(instance.candidate for instance in shown)
+        columns = ["NAME", "ROLE", "STATE", "RANKS", "HEALTH", *(["CANDIDATE"] if coming else []), "WHY"]
+        self.table(columns, [_line(instance, now, coming=coming) for instance in shown])
         self._notes(found, now)
         return OK
 
@@ -96,17 +97,16 @@ def _short_document(instance: InstanceRow, now: float) -> dict[str, Any]:
     return {**instance_document(instance), "why": why_in_short(instance, now=now)}
 
 
-def _line(instance: InstanceRow, now: float) -> list[str]:
+def _line(instance: InstanceRow, now: float, *, coming: bool) -> list[str]:
     current, candidate = instance.current, instance.candidate
-    return [
-        instance.name,
-        instance.role,
-        instance.state,
-        current.progress if current else "-",
-        str(instance.health),
-        candidate.missing_sentence(limit=2) if candidate else "-",
-        why_in_short(instance, now=now).removeprefix(f"{instance.name} is ").removeprefix(f"{instance.name} has "),
-    ]
+    why = why_in_short(instance, now=now)
+    # Name and state stand in columns of their own.
+    for said in (f"{instance.name} is ", f"{instance.name} has ", "not serving: ", "serving: "):
+        why = why.removeprefix(said)
+    line = [instance.name, instance.role, instance.state, current.progress if current else "-", str(instance.health)]
+    if coming:
+        line.append(candidate.missing_sentence(limit=2) if candidate else "-")
+    return [*line, why]
 
 
 def _rank_line(rank: RankRow, now: float) -> list[str]:

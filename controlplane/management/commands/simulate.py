@@ -30,9 +30,7 @@ EPILOG = """exit codes: 0 ready (or stopped by you), 1 registered but not ready,
 
 
 class Command(BaseCommand):
-    help = (
-        "Ranks that really listen, greet and register, as a prefill instance of SGLang does, without a model."
-    )
+    help = "Ranks that really listen, greet and register, as a prefill instance of SGLang does, without a model."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -56,13 +54,9 @@ class Command(BaseCommand):
         engine_url = f"http://{_reachable(settings.PDCP_BOOTSTRAP_HOST)}:{settings.PDCP_ENGINE_INFO_PORT}"
         where.add_argument("--url", default=kv_url, help=f"KV bootstrap (default {kv_url})")
         where.add_argument("--engine-url", default=engine_url, help=f"engine info (default {engine_url})")
-        where.add_argument(
-            "--instance", metavar="NAME", help="which instance, sent as the path prefix /i/NAME"
-        )
+        where.add_argument("--instance", metavar="NAME", help="which instance, sent as the path prefix /i/NAME")
         where.add_argument("--host", default="127.0.0.1", help="where ranks listen, and what they register")
-        where.add_argument(
-            "--http-port", type=int, default=30_000, metavar="PORT", help="the engine's HTTP port"
-        )
+        where.add_argument("--http-port", type=int, default=30_000, metavar="PORT", help="the engine's HTTP port")
         who = parser.add_argument_group("which ranks")
         for option, meaning in (("--only", "start only these"), ("--skip", "leave these out")):
             who.add_argument(
@@ -72,19 +66,13 @@ class Command(BaseCommand):
                 metavar="dp1,tp3",
                 help=f"{meaning}; all named axes must match; may be given several times",
             )
-        who.add_argument(
-            "--no-listen", action="store_true", help="register addresses with nobody behind them"
-        )
+        who.add_argument("--no-listen", action="store_true", help="register addresses with nobody behind them")
         who.add_argument("--token", help="launch token, sent as X-PD-Generation")
         load = parser.add_argument_group("beside registrations")
-        load.add_argument(
-            "--weights", type=int, default=0, metavar="N", help="engine info with N tensors a rank"
-        )
+        load.add_argument("--weights", type=int, default=0, metavar="N", help="engine info with N tensors a rank")
         load.add_argument("--rooms-per-second", type=float, default=0, metavar="N", help="bind random rooms")
         parser.add_argument("--once", action="store_true", help="register, wait until ready, exit")
-        parser.add_argument(
-            "--wait", type=float, default=30, metavar="SECONDS", help="how long for (default 30)"
-        )
+        parser.add_argument("--wait", type=float, default=30, metavar="SECONDS", help="how long for (default 30)")
         parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -97,9 +97,7 @@ def test_metadata_services_outside_link_local_are_unusable_too():
 
 
 def test_loopback_is_recognised_in_every_spelling():
-    assert all(
-        map(is_loopback, ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost", "LOCALHOST."])
-    )
+    assert all(map(is_loopback, ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost", "LOCALHOST."]))
     assert not any(map(is_loopback, ["10.0.0.1", "localhost.example", "fd00::1"]))
 
 
@@ -141,9 +139,7 @@ def test_our_own_ports_are_never_probed_and_others_on_our_address_are():
 
 
 def test_an_address_of_this_host_is_ours_even_when_nobody_listed_it():
-    wildcard = ProbePolicy(
-        allowed=parse_networks(PRIVATE), own_ports=frozenset({8998}), is_own=is_local_address
-    )
+    wildcard = ProbePolicy(allowed=parse_networks(PRIVATE), own_ports=frozenset({8998}), is_own=is_local_address)
     assert is_local_address("127.0.0.1") and not is_local_address("203.0.113.7")
     assert not wildcard.may_probe("127.0.0.2", 8998, source_ip="127.0.0.1")
     assert wildcard.may_probe("10.255.255.254", 8998, source_ip="127.0.0.1")

@@ -1,0 +1,107 @@
+"""PostgreSQL's way to store a batch: everything in one round trip, then COMMIT; rows travel as one JSON text.
+
+psycopg turns lists into arrays element by element in Python, and Django's cursor composes statements on the client: for
+a batch of sixty registrations that cost more than the rest of their way together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from django.db import connections
+
+from . import tables
+from .failures import FencedOut, OutcomeUnknown
+from .tables import Table
+from .writes import Writes
+
+FENCE = "SELECT token FROM controlplane_lease WHERE name = 'bootstrap' FOR KEY SHARE"
+# One statement, one round trip: it stores nothing when the fence has moved on.
+ROOMS = """
+INSERT INTO controlplane_roombinding (instance_id, room, dp, expires_ms)
+SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::bigint[])
+WHERE EXISTS (SELECT 1 FROM controlplane_trafficfence WHERE id = 1 AND token = %s FOR KEY SHARE)"""
+
+
+def commit(alias: str, token: int, writes: Writes) -> int:
+    """Facts, then head and events, behind the fence. The head's revision, 0 when there was no event."""
+
+    def send(execute: Callable[..., Any]) -> Any:
+        for sql, values in writes.ordered:
+            execute(sql, values)
+        _insert(execute, tables.RANK, list(writes.ranks.values()))
+        _insert(execute, tables.WORKER_LEASE, list(writes.leases.values()))
+        return _append(execute, writes.events)
+
+    head = _transaction(alias, token, send)
+    return int(head.fetchone()[0]) if head is not None else 0
+
+
+def append_rooms(alias: str, token: int, rooms: Sequence[tuple[Any, ...]]) -> None:
+    raw, wrapped = _connection(alias)
+    columns = ["{" + ",".join(map(str, column)) + "}" for column in zip(*rooms, strict=True)]
+    with wrapped:
+        cursor = _cursor(raw)
+        cursor.execute(ROOMS, [*columns, token], prepare=True)
+        if cursor.rowcount != len(rooms):
+            raise FencedOut
+
+
+def _transaction(alias: str, token: int, send: Callable[[Callable[..., Any]], Any]) -> Any:
+    raw, wrapped = _connection(alias)
+
+    def execute(sql: str, values: Sequence[Any] = ()) -> Any:
+        return _cursor(raw).execute(sql, values, prepare=True)
+
+    with wrapped:
+        committing = False
+        try:
+            with raw.pipeline() as pipeline:
+                _cursor(raw).execute("BEGIN")
+                fence = execute(FENCE)
+                last = send(execute)
+                pipeline.sync()
+                if fence.fetchone() != (token,):
+                    raise FencedOut
+            committing = True
+            _cursor(raw).execute("COMMIT")
+            return last
+        except BaseException as problem:
+            if raw.closed or raw.broken:
+                connections[alias].close()
+                if committing:
+                    raise OutcomeUnknown from problem
+            else:
+                raw.rollback()
+            raise
+
+
+def _insert(execute: Callable[..., Any], table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+    if rows:
+        execute(table.from_json, [_packed(table, rows)])
+
+
+def _append(execute: Callable[..., Any], events: Sequence[tuple[Any, ...]]) -> Any:
+    """The head is taken in the statement that needs it, the last one: what holds it holds up every other writer."""
+    if not events:
+        return None
+    rows = [(offset, *event) for offset, event in enumerate(events, 1 - len(events))]
+    return execute(tables.APPEND_JSON, [len(events), _packed(tables.EVENT, rows)])
+
+
+def _packed(table: Table, rows: Sequence[tuple[Any, ...]]) -> str:
+    return msgspec.json.encode([dict(zip(table.short, row, strict=True)) for row in rows]).decode()
+
+
+def _connection(alias: str) -> tuple[Any, Any]:
+    connection = connections[alias]
+    connection.ensure_connection()
+    return connection.connection, connection.wrap_database_errors
+
+
+def _cursor(raw: Any) -> Any:
+    from psycopg import Cursor
+
+    return Cursor(raw)

@@ -1,0 +1,115 @@
+"""Public reports: rooms, their edges and their end."""
+
+import time
+
+import pytest
+
+from tests.wire.client import Client
+from tests.wire.conftest import Server
+from tests.wire.operators import rows
+
+COLLISIONS = "SELECT room, before, after FROM controlplane_roomcollision"
+
+
+def dp4(client: Client) -> None:
+    for k in range(4):
+        assert client.put(attn_dp_size=4, attn_dp_rank=k, rank_port=41000 + k).status == 200
+
+
+def test_ROOM_01_a_contradicting_registration_wins_is_counted_and_crashes_nobody(serve):
+    one: Server = serve(PDCP_PROBE_NETWORKS="none")
+    client = one.kv()
+    dp4(client)
+    assert client.bind(42, 0).status == 200
+    time.sleep(0.05)
+    assert client.bind(42, 1).status == 200
+    assert client.find(42).json() == {"42": 1}
+    # The same again contradicts nothing.
+    assert client.bind(42, 1).status == 200
+    assert client.bind(43, 1).status == 200
+    time.sleep(0.1)
+    assert rows(one.backend, COLLISIONS, file="traffic.sqlite3") == [(42, 0, 1)]
+
+
+def test_ROOM_01_the_last_binding_and_its_collisions_are_there_after_a_restart(serve):
+    one: Server = serve(PDCP_PROBE_NETWORKS="none")
+    client = one.kv(keep=True)
+    dp4(client)
+    # Fast, so that some follow each other within a millisecond.
+    for room in range(100):
+        for dp in (0, 1, 2):
+            assert client.bind(room, dp).status == 200
+    time.sleep(0.2)
+    one.process.restart()
+    assert one.kv().find(*range(100)).json() == {str(room): 2 for room in range(100)}
+    kept = rows(one.backend, COLLISIONS, file="traffic.sqlite3")
+    assert kept == [collision for room in range(100) for collision in ((room, 0, 1), (room, 1, 2))]
+
+
+def test_ROOM_06_rooms_nobody_asks_for_are_bounded_and_normal_ones_are_still_answered(serve):
+    one: Server = serve("a", PDCP_ROOM_LIMIT=1000, PDCP_PROBE_NETWORKS="none")
+    orphans, normal = one.kv("a", keep=True), one.kv("a", keep=True)
+    slowest = 0.0
+    for n in range(3000):
+        assert orphans.bind(10**12 + n, 0).status == 200
+        if n % 100 == 0:
+            assert normal.bind(n, 1).status == 200
+            began = time.monotonic()
+            assert normal.find(n).json() == {str(n): 1}
+            slowest = max(slowest, time.monotonic() - began)
+    assert slowest < 1
+    assert normal("GET", "/readyz").json()["rooms"] <= 1000
+    # The oldest went first.
+    assert normal.find(10**12, 10**12 + 2999).json() == {str(10**12 + 2999): 0}
+
+
+def test_ROOM_06_an_expired_room_is_unknown_at_once_and_swept_soon_after(serve):
+    one: Server = serve("a", PDCP_ROOM_TTL_SECONDS=1, PDCP_PROBE_NETWORKS="none")
+    client = one.kv("a", keep=True)
+    began = time.monotonic()
+    for room in range(200):
+        assert client.bind(room, 0).status == 200
+    while client.find(0).json():
+        assert time.monotonic() - began < 1.5
+        time.sleep(0.01)
+    assert time.monotonic() - began > 0.95
+    time.sleep(max(0.0, began + 3 - time.monotonic()))
+    assert client("GET", "/readyz").json()["rooms"] == 0
+    one.process.restart()
+    assert one.kv("a").find(*range(200)).json() == {}
+
+
+def test_ROOM_07_a_room_used_again_resolves_to_its_second_rank(serve):
+    one: Server = serve("a", PDCP_ROOM_TTL_SECONDS=1, PDCP_PROBE_NETWORKS="none")
+    client = one.kv("a")
+    assert client.bind(7, 0).status == 200
+    time.sleep(1.1)
+    assert client.find(7).json() == {}
+    assert client.bind(7, 2).status == 200
+    assert client.find(7).json() == {"7": 2}
+    time.sleep(0.3)
+    # The first use was over: the second contradicts nothing, and the sweep of the first does not take it away.
+    assert client.find(7).json() == {"7": 2}
+    assert rows(one.backend, COLLISIONS, file="traffic.sqlite3") == []
+
+
+def test_ROOM_11_numbers_beyond_the_database_are_not_found_and_zero_is_a_room(server: Server, tenant):
+    client = server.kv(tenant)
+    dp4(client)
+    for room, dp in ((7, 1), (8, 2), (0, 0)):
+        assert client.bind(room, dp).status == 200
+    found = client.find(7, "8", 0, -1, 18446744073709551616, 99999999999999999999999999)
+    assert (found.status, found.json()) == (200, {"7": 1, "8": 2, "0": 0})
+    empty = client.find()
+    assert (empty.status, empty.text) == (200, "{}")
+
+
+@pytest.mark.parametrize("room", [None, "abc", 1.5, True, ...], ids=str)
+def test_ROOM_11_a_malformed_room_is_400_and_makes_no_row(server: Server, room):
+    before = rows(server.backend, "SELECT count(*) FROM controlplane_roombinding", file="traffic.sqlite3")
+    body = {"dp_rank": 0} if room is ... else {"bootstrap_room": room, "dp_rank": 0}
+    answer = server.kv("malformed-rooms")("POST", "/register_dp_rank", js=body)
+    assert answer.status == 400 and "bootstrap_room" in answer.text
+    assert server.kv("malformed-rooms").bind(5, -1).status == 400
+    assert rows(server.backend, "SELECT count(*) FROM controlplane_roombinding", file="traffic.sqlite3") == before
+    assert server.kv()("GET", "/livez").status == 200

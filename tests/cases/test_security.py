@@ -1,0 +1,67 @@
+"""Public reports: who may write, and what a forged write can do."""
+
+import time
+
+from tests.cases.ranks import Ranks, complete, eventually, here
+from tests.wire.conftest import Server
+from tests.wire.operators import rows
+
+
+def test_SEC_01_only_the_networks_that_are_allowed_write_and_all_may_read(serve):
+    one: Server = serve("a", PDCP_REGISTER_NETWORKS="10.0.0.0/8,fd00::/8", PDCP_PROBE_NETWORKS="none")
+    kv, engine = one.kv("a"), one.engine("a")
+    beat = kv("POST", "/pd/v1/heartbeats", js={"worker": "w1"})
+    for answer in (kv.put(), kv.bind(42, 0), engine.publish(tp_rank=0), beat):
+        assert answer.status == 403, answer
+        assert "127.0.0.1" in answer.text
+    assert (kv.health(), kv.topology().status, kv.find(42).json(), engine.weights(0).status) == (200, 503, {}, 404)
+    for table in ("rank", "launch", "engineinfo", "workerlease"):
+        assert rows(one.backend, f"SELECT count(*) FROM controlplane_{table}") == [(0,)]
+
+
+def test_SEC_01_a_forged_registration_does_not_displace_a_living_owner_and_is_told(watch, ranks: Ranks):
+    one: Server = watch()
+    client = one.kv()
+    own = [ranks.open(), ranks.open()]
+    for tp, port in enumerate(own):
+        assert client.put(**here(attn_tp_size=2, attn_tp_rank=tp, rank_port=port)).status == 200
+    complete(client)
+    forged = ranks.open()
+    for facts in (
+        {"attn_tp_size": 2, "rank_port": forged},
+        {"attn_tp_size": 2, "rank_port": 4444, "rank_ip": "10.0.66.6"},
+        {"attn_tp_size": 1, "rank_port": forged},
+    ):
+        assert client.put(**here(**facts)).status in (200, 409)
+        time.sleep(0.7)
+        assert [client.slot(tp=tp).json()["rank_port"] for tp in (0, 1)] == own
+        assert client.topology().json()["attn_tp_size"] == 2
+        assert client.health() == 200
+    told = rows(one.backend, "SELECT data FROM controlplane_event WHERE kind = 'rank.registered'")
+    assert any(str(forged) in data for (data,) in told), "a changed address is in the ledger"
+
+
+def test_SEC_01_a_dp_rank_outside_the_instance_is_refused(watch, ranks: Ranks):
+    client = watch().kv()
+    assert client.put(**here(rank_port=ranks.open())).status == 200
+    complete(client)
+    assert client.bind(42, 0).status == 200
+    refused = client.bind(42, 9)
+    assert refused.status == 400 and "dp_rank 9" in refused.text
+    assert client.find(42).json() == {"42": 0}
+
+
+def test_SEC_01_a_forged_session_does_not_displace_a_living_one(watch, ranks: Ranks):
+    one: Server = watch()
+    engine = one.engine("seed")
+    for key in ("tp_rank", "rank"):
+        number = 0 if key == "tp_rank" else 1
+        living, forged = f"127.0.0.1:{ranks.open()}", f"127.0.0.1:{ranks.open()}"
+        assert engine.publish(session=living, **{key: number}).status == 200
+        time.sleep(1)
+        assert engine.publish(session=forged, **{key: number}).status in (200, 409)
+        time.sleep(0.7)
+        served = engine.weights(number).json()["remote_instance_transfer_engine_info"][0]
+        assert served == living, key
+    told = eventually(lambda: rows(one.backend, "SELECT data FROM controlplane_event WHERE kind = 'engine.conflicted'"))
+    assert told

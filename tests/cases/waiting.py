@@ -1,0 +1,42 @@
+"""Cases, or the parts of them, that no test here proves yet: what each waits for."""
+
+SDK = "the worker SDK and agent"
+GATEWAY = "the gateway (router)"
+API = "the API"
+PAGES = "the dashboard"
+
+WAITING: dict[str, str] = {
+    # Whole cases.
+    "RDY-02": f"{SDK}: it retries its registration until the directory is there",
+    "RDY-04": f"{SDK}: one prefill that hangs must not hold the requests of another",
+    "RDY-05": f"{GATEWAY}: its readiness is that of its pairs",
+    "RDY-06": f"{GATEWAY}: a canary before the first burst, breakers that recover in time",
+    "RDY-10": f"{GATEWAY}: one broken worker does not stop its start",
+    "TOP-04": f"{GATEWAY}: pairs are checked before a request is sent (the rank mapping refuses them already)",
+    "TOP-07": f"{GATEWAY}: unequal context lengths, the prefill leg cancelled",
+    "ROOM-02": f"{GATEWAY}: another room for every attempt",
+    "ROOM-04": f"{GATEWAY}: rooms that do not depend on what clients send",
+    "ROOM-09": f"{GATEWAY}: a pinned rank and the room's modulo agree",
+    "ROOM-10": f"{GATEWAY}: batches carry lists of rooms",
+    "NET-04": f"{SDK}: it finds its own address without the internet",
+    "NET-09": f"{SDK}: nodes take the leader's port",
+    "NET-12": f"{SDK} and {GATEWAY}: a missing bootstrap host is refused, never looked up",
+    # The other parts of cases that are tested here.
+    "DIR-01": f"{PAGES}: the refused ranks with their reasons",
+    "TOP-01": f"{SDK}: it reports the effective DP rank",
+    "TOP-03": f"{SDK} and {GATEWAY}: a recorded rank before arithmetic, rooms whose modulo agrees",
+    "TOP-05": f"{GATEWAY} and {PAGES}: a pair of unequal page sizes is refused on both sides",
+    "ROOM-01": f"{GATEWAY} and {SDK}: client rooms are replaced, a second request for an active room is refused",
+    "ROOM-06": "metrics: entries, evictions and rejections (the soak test has two million)",
+    "ROOM-07": f"{SDK}: a late failure notice of an earlier use is ignored",
+    "ENG-03": f"{PAGES}: 15 of 16 ranks",
+    "ENG-06": f"{SDK}: fetches with limits, retries and a fallback",
+    "ENG-09": f"{SDK}: start slots, or receivers spread over several seeds",
+    "NET-01": f"{SDK}: spellings of the bootstrap address, URLs and ZeroMQ endpoints of IPv6",
+    "NET-03": f"{SDK} and {GATEWAY}: loopback is not advertised afar, and not used across hosts",
+    "NET-06": f"{SDK} and {GATEWAY}: a published bootstrap host that is loopback is rejected for remote pairs",
+    "NET-10": f"{GATEWAY}: metrics and breakers by address, port and instance",
+    "NET-14": f"{PAGES}: host checking and CSRF stay there",
+    "SEC-01": "token mode: credentials of workers",
+    "SCL-01": f"{SDK}: pooled connections, one query in flight for an address",
+}

@@ -1,0 +1,31 @@
+"""Django in the test process on a backend of its own, where what is committed stays and `reader` sees it."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connections
+
+from controlplane import databases
+from tests.support.plugin import Backend
+
+
+@pytest.fixture
+def on_backend(backend: Backend) -> Iterator[Backend]:
+    """Both kinds of database, one after the other; commits are real."""
+    made = databases.from_url(backend.database_url or "", data_dir=backend.data_dir, synchronous="NORMAL")
+    before = dict(connections.settings)
+    _let_go()
+    connections.settings.update(connections.configure_settings(made))
+    yield backend
+    _let_go()
+    connections.settings.update(before)
+
+
+def _let_go() -> None:
+    """The next use of an alias opens what the settings say then."""
+    connections.close_all()
+    for alias in list(connections):
+        connection = connections[alias]
+        if connection.vendor == "postgresql":
+            connection.close_pool()
+        del connections[alias]
