@@ -8,8 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 import structlog
+from django.db import DatabaseError
 
 from controlplane.domain.errors import Refused
+from controlplane.ledger.failures import FencedOut
 from controlplane.probes.networks import Network, contains
 from controlplane.protocol.replies import Reply
 
@@ -26,6 +28,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Scope = dict[str, Any]
 
 MAX_SHORT_BODY = 65_536
+NOT_NOW = "the database cannot be reached right now; nothing was changed, try again"
 
 
 class StandingDown(Exception):
@@ -101,9 +104,11 @@ class Door:
             reply = self.refusal(refused)
         except Disconnected:
             return
-        except (StandingDown, asyncio.CancelledError):
+        except (StandingDown, FencedOut, asyncio.CancelledError):
             request.connection.hang_up()
             return
+        except DatabaseError:
+            reply = self.refusal(Refused(NOT_NOW, code="unavailable"))
         except Exception:
             reply = self.failed(request)
         if reply.status >= 400:
@@ -164,6 +169,10 @@ class Door:
                 outcome = begin(await adopting)
             except Refused as refused:
                 return self.refusal(refused)
+            except FencedOut:
+                raise asyncio.CancelledError from None
+            except DatabaseError:
+                return self.refusal(Refused(NOT_NOW, code="unavailable"))
             if isinstance(outcome, Reply):
                 return outcome
             await outcome.future

@@ -209,17 +209,15 @@ class Leader:
         self._start(self.listeners.sync_own_ports(self.kv_door), "own ports")
 
     async def _load_rooms(self) -> None:
-        chunks = load_rooms(self.knobs.room_limit)
-        table = self.fleet.rooms
-        while (chunk := await self._read(next, chunks, None)) is not None:
-            now_ms = round(time.time() * 1000)
+        """Behind the directory, newest first, until the bound is reached; look-ups of rooms wait for it."""
+        chunks = load_rooms()
+        rooms = self.fleet.rooms
+        while rooms.count < rooms.limit and (chunk := await self._read(next, chunks, None)) is not None:
             for start in range(0, len(chunk), 2000):
                 for instance, room, dp, expires in chunk[start : start + 2000]:
-                    own = table.table(instance)
-                    # A binding made since we began to load is newer than what is stored.
-                    if (own.expiry_ms(room) or 0) < expires:
-                        own.bind(room, dp, expires, now_ms)
+                    rooms.table(instance).bind_older(room, dp, expires)
                 await asyncio.sleep(0)
+        rooms.keep_bound()
         self.rooms.loaded.set()
 
     async def _renew_forever(self) -> None:

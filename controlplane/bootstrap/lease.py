@@ -61,8 +61,8 @@ class Lease:
         if self._seen is None or (self._seen.token, self._seen.stamp) != (token, stamp):
             self._seen = Seen(token, holder, stamp, now)
         locked = self._try_lock()
-        # The kernel lets go of a dead process's lock: whoever held the lease on this host is gone.
-        dead_here = locked and holder.startswith(f"{self._host} pid ")
+        # The kernel lets go of a dead process's lock; but a leader may have taken over without it.
+        dead_here = locked and self._is_gone(holder)
         silent = now - self._seen.since >= self.seconds
         if stamp and not dead_here and not silent:
             self._unlock()
@@ -98,8 +98,22 @@ class Lease:
                 raise
         return True
 
+    def _is_gone(self, holder: str) -> bool:
+        """Whether the process that the lease names ran on this host and does not run any more (or is ourselves)."""
+        host, _, pid = holder.rpartition(" pid ")
+        if host != self._host or not pid.isdigit():
+            return False
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return int(pid) == os.getpid()
+
     def renew(self) -> None:
         """Say that we live. Raises FencedOut when somebody else took over."""
+        self._try_lock()
         with cursor(FACTS) as c:
             c.execute(RENEW, (time.time(), self.token))
             if c.rowcount != 1:

@@ -37,9 +37,7 @@ FROM controlplane_engineinfo WHERE state <> 'retired'"""
 EPOCHS = "SELECT instance_id, rank, MAX(epoch) FROM controlplane_engineinfo GROUP BY instance_id, rank"
 ROOMS = """
 SELECT id, instance_id, room, dp, expires_ms FROM controlplane_roombinding
-WHERE id > %s AND expires_ms > %s ORDER BY id LIMIT %s"""
-FIRST_KEPT = """
-SELECT id FROM controlplane_roombinding WHERE expires_ms > %s ORDER BY id DESC LIMIT 1 OFFSET %s"""
+WHERE id < %s AND expires_ms > %s ORDER BY id DESC LIMIT %s"""
 BODY = "SELECT compressed FROM controlplane_enginebody WHERE digest = %s"
 HEAD = "SELECT revision FROM controlplane_ledgerhead WHERE id = 1"
 
@@ -147,16 +145,15 @@ def _engines() -> dict[int, EngineTable]:
     return tables
 
 
-def load_rooms(limit: int, chunk: int = 20_000) -> Iterator[list[tuple[int, int, int, int]]]:
-    """Live bindings in the order they were made, in chunks of (instance, room, dp, expires_ms); the newest `limit`."""
+def load_rooms(chunk: int = 20_000) -> Iterator[list[tuple[int, int, int, int]]]:
+    """Live bindings, newest first, in chunks of (instance, room, dp, expires_ms). The first of a room is what counts."""
     now_ms = round(time.time() * 1000)
-    kept = rows(FIRST_KEPT, (now_ms, limit), TRAFFIC)
-    last = kept[0][0] if kept else 0
+    before = 2**63 - 1
     while True:
-        found = rows(ROOMS, (last, now_ms, chunk), TRAFFIC)
+        found = rows(ROOMS, (before, now_ms, chunk), TRAFFIC)
         if not found:
             return
-        last = found[-1][0]
+        before = found[-1][0]
         yield [(instance, room, dp, expires) for _, instance, room, dp, expires in found]
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import structlog
+from django.db import OperationalError
 
 from controlplane.domain.directory import Decision, Directory
 from controlplane.domain.engines import EngineTable
@@ -66,6 +67,11 @@ class Operation:
     def refuse(self, refused: Refused) -> None:
         """The answer when `decide` raised: what the KV wire says, unless an operation knows better."""
         self.reply = refusal(refused)
+
+
+def _not_stored(operations: list[Operation]) -> None:
+    for operation in operations:
+        operation.reply = NOT_STORED
 
 
 class Recorder:
@@ -131,21 +137,40 @@ class Recorder:
             raise
         except OutcomeUnknown:
             log.error("commit_outcome_unknown", operations=len(batch))
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._reload)
+            await self._reload_until_done()
+        except OperationalError as problem:
+            # The database is locked or away: that is nobody's poison, and trying one by one would only take longer.
+            log.warning("database_away", operations=len(batch), problem=str(problem)[:300])
+            _not_stored(batch)
+            return
         except Exception as problem:
             log.warning("batch_failed", operations=len(batch), problem=str(problem)[:300])
-            if len(batch) == 1:
-                batch[0].reply = NOT_STORED
-                return
         # One by one, so that a poisoned row fails alone.
-        for operation in batch:
+        for number, operation in enumerate(batch):
             try:
                 await self._attempt([operation])
             except FencedOut:
                 raise
+            except OutcomeUnknown:
+                await self._reload_until_done()
+                operation.reply = NOT_STORED
+            except OperationalError as problem:
+                log.warning("database_away", operations=len(batch) - number, problem=str(problem)[:300])
+                _not_stored(batch[number:])
+                return
             except Exception as problem:
                 log.warning("operation_failed", instance=operation.instance.name, problem=str(problem)[:300])
                 operation.reply = NOT_STORED
+
+    async def _reload_until_done(self) -> None:
+        """What memory holds may not be what is stored: nothing goes on before it is read again."""
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._reload)
+                return
+            except Exception as problem:
+                log.warning("reload_failed", problem=str(problem)[:300])
+                await asyncio.sleep(0.5)
 
     async def _attempt(self, batch: list[Operation]) -> None:
         now = time.time()

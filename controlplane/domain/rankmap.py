@@ -206,7 +206,6 @@ def _map_pp(decode: DecodeRank, prefill: PrefillSizes) -> tuple[tuple[int, ...],
     if decode.pp_size == 1:
         return tuple(range(prefill.pp_size)), prefill.pp_size
     raise Refused(
-        "decode PP must be 1 or equal to prefill PP: "
-        f"prefill has {prefill.pp_size}, decode has {decode.pp_size}",
+        f"decode PP must be 1 or equal to prefill PP: prefill has {prefill.pp_size}, decode has {decode.pp_size}",
         code="pp_differs",
     )

@@ -85,13 +85,14 @@ def _refresh(change: Change, put: Registration) -> bool:
     """A PUT that repeats a row refreshes it, and counts for the candidate it agrees with too."""
     found = False
     for launch in (change.current, change.candidate):
-        if launch is None or not launch.agrees(put.topology, put.facts):
+        # Whoever sends a token sends it always.
+        if launch is None or launch.token is not None or not launch.agrees(put.topology, put.facts):
             continue
         row = launch.rows.get(put.slot)
         if row is not None and row.address == put.address:
             _see_again(change, launch, row, put)
             found = True
-        elif found and row is None and launch.token is None:
+        elif found and row is None:
             change.seat(launch, _row(put, change.now), put.facts)
     return found
 

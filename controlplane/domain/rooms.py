@@ -51,6 +51,10 @@ class _Shard:
                 self._compact()
         return before
 
+    def add_older(self, key: int, packed: int) -> None:
+        if self.bound.setdefault(key, packed) is packed:
+            self.order.appendleft(key)
+
     def sweep(self, now_ms: int, limit: int) -> int:
         gone = 0
         for _ in range(min(limit, len(self.order))):
@@ -121,6 +125,11 @@ class RoomTable:
             return None
         old = before & DP_MASK
         return old if old != dp else None
+
+    def bind_older(self, room: int, dp: int, expires_ms: int) -> None:
+        """A binding made before all that are here: it counts unless its room was bound again since."""
+        packed = (expires_ms << DP_BITS) | dp
+        self._shards[room >> SHARD_SHIFT].add_older(room & SHARD_MASK, packed)
 
     def find(self, room: int, now_ms: int) -> int | None:
         """The DP rank of a live room; an expired one is unknown even before it is swept."""

@@ -115,7 +115,9 @@ def _registered(snapshot: Snapshot, data: Data) -> Snapshot:
     launch, slot = snapshot["launches"][str(data["launch"])], slot_key(data["slot"])
     rows = {**launch["rows"], slot: {key: data[key] for key in ROW_KEYS}}
     claims = _without(launch["claims"], slot)
-    return _with_launch(snapshot, data["launch"], rows=rows, claims=claims, complete=False)
+    # The same address again changes what is known of a rank, not who is in the launch.
+    same = data["previous"] == f"{data['ip']}:{data['port']}"
+    return _with_launch(snapshot, data["launch"], rows=rows, claims=claims, complete=same and launch["complete"])
 
 
 def _left(snapshot: Snapshot, data: Data) -> Snapshot:

@@ -73,8 +73,9 @@ def _commit(connection: Any, cursor: Any) -> None:
     try:
         cursor.execute("COMMIT")
     except DatabaseError as problem:
-        # A lock conflict is a clear no; a lost connection is not an answer.
-        if connection.vendor == "postgresql" and getattr(problem.__cause__, "sqlstate", None) is None:
+        # A lock conflict is a clear no; a lost connection, or a server that is going down, is not an answer.
+        state = getattr(problem.__cause__, "sqlstate", None) or ""
+        if connection.vendor == "postgresql" and state[:2] in ("", "08", "57"):
             connection.close()
             raise OutcomeUnknown from problem
         _rollback(connection)

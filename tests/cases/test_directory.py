@@ -1,5 +1,6 @@
 """Public reports: what the directory keeps, counts and finds again."""
 
+import socket
 import time
 
 from tests.cases.ranks import Ranks, complete, eventually, fleet, here
@@ -81,16 +82,19 @@ def test_DIR_03_everything_is_there_after_a_kill_and_the_dead_do_not_look_alive(
 def test_DIR_03_restored_rows_are_unverified_until_somebody_answers(watch, ranks: Ranks):
     one: Server = watch()
     client = one.kv()
-    assert client.put(**here(rank_port=ranks.open())).status == 200
+    port = ranks.open()
+    assert client.put(**here(rank_port=port)).status == 200
     complete(client)
     assert [rank["verified"] for rank in fleet(one.backend, "default")["ranks"]] == [True]
     one.process.kill9()
-    # Nobody is asked any more: what is shown is what is known from before.
-    one.process.env["PDCP_PROBE_NETWORKS"] = "none"
-    one.process.start()
-    assert client.topology().status == 200
-    time.sleep(0.5)
-    assert [rank["verified"] for rank in fleet(one.backend, "default")["ranks"]] == [False]
+    ranks.die(port)
+    # Somebody takes connections there, and for half a minute nobody can tell whether it is the rank.
+    with socket.create_server(("127.0.0.1", port)):
+        one.process.env["PDCP_PROBE_TIMEOUT_SECONDS"] = "30"
+        one.process.start()
+        time.sleep(0.5)
+        assert client.topology().status == 200
+        assert [rank["verified"] for rank in fleet(one.backend, "default")["ranks"]] == [False]
 
 
 def test_DIR_03_a_rank_that_died_while_we_were_away_does_not_come_back(watch, ranks: Ranks):

@@ -117,6 +117,17 @@ def test_ENG_04_a_dictionary_comes_back_unchanged_by_every_path_and_after_a_rest
     check()
 
 
+def test_ENG_04_a_dictionary_stays_when_a_new_session_publishes_the_same_one(serve):
+    """Bodies are stored once, however many sessions name them: the old one's end must not take it from the new one."""
+    one: Server = serve("seed", PDCP_PROBE_NETWORKS="none")
+    engine = one.engine("seed")
+    for port in (17001, 17002, 17003):
+        assert engine.publish(session=f"10.0.1.10:{port}", rank=0).status == 200
+        assert session_of(engine.weights(0)) == f"10.0.1.10:{port}"
+    one.process.restart()
+    assert session_of(engine.weights(0)) == "10.0.1.10:17003"
+
+
 def test_ENG_06_a_slow_client_does_not_keep_other_ranks_from_registering(server: Server, tenant):
     body = json.dumps(engine_info(rank=0, weights=weights(1000))).encode()
     head = request("PUT", f"/i/{tenant}{PUT}", headers={"Content-Length": len(body)})

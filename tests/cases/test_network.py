@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from controlplane.domain.addresses import bracketed
 from controlplane.probes.networks import LOOPBACK_FROM_AFAR, ProbePolicy
 from tests.cases.ranks import Ranks, complete, eventually, fleet, here
 from tests.support.processes import Bootstrap
@@ -33,7 +34,7 @@ def listening_on(sqlite_backend, tmp_path):
 
     def start(host: str) -> Bootstrap:
         process = Bootstrap(sqlite_backend.env, log=tmp_path / "log", PDCP_PROBE_NETWORKS="none")
-        process.host, process.env["PDCP_BOOTSTRAP_HOST"] = host, host
+        process.host, process.env["PDCP_BOOTSTRAP_HOST"] = bracketed(host), host
         started.append(process)
         return process.start()
 
@@ -85,7 +86,7 @@ def test_NET_03_a_loopback_address_from_another_host_is_flagged_and_not_probed()
 
 def test_NET_03_on_one_host_loopback_is_accepted_whichever_of_its_addresses_was_asked(listening_on, sqlite_backend):
     process = listening_on("0.0.0.0")
-    for address in ("127.0.0.1", own_address()):
+    for address in (own_address(), "127.0.0.1"):
         assert Client(process.kv_port, host=address).put(rank_ip="127.0.0.1").status == 200
         (shown,) = fleet(sqlite_backend)
         assert not [one for one in shown["flagged"] if LOOPBACK_FROM_AFAR in one["flags"]], address
@@ -107,7 +108,7 @@ def test_NET_07_a_taken_port_ends_the_process_with_a_sentence(
     assert process.child.wait(20) == 3
     process.kill9()
     log = process.log()
-    assert str(taken) in log and variable in log and "ready" not in log
+    assert str(taken) in log and variable in log and "bootstrap ready" not in log
     assert server.kv()("GET", "/livez").status == 200
 
 
@@ -130,36 +131,41 @@ def test_NET_07_ranks_of_another_instance_are_not_merged_into_a_living_one(watch
     assert client.health() == 200
 
 
-def test_NET_10_pods_on_one_host_that_swap_ports_keep_their_names_apart(watch, ranks: Ranks):
+@pytest.mark.parametrize("reused", [False, True], ids=["new rank ports", "each other's rank ports"])
+def test_NET_10_pods_on_one_host_that_swap_ports_keep_their_names_apart(watch, ranks: Ranks, reused):
+    """Both restart at once; what one pod listened on is then the other's, and answers."""
     one: Server = watch()
-    ports = {"pod-a": ranks.open(), "pod-b": ranks.open()}
+    pods = ("pod-a", "pod-b")
+    ports = {pod: ranks.open() for pod in pods}
     http = {"pod-a": 30000, "pod-b": 30010}
 
-    def register(pod: str) -> None:
-        assert one.kv(pod).put(**here(rank_port=ports[pod], prefill_http_port=http[pod])).status == 200
+    def register() -> None:
+        for pod in pods:
+            put = here(rank_port=ports[pod], prefill_http_port=http[pod])
+            assert one.kv(pod).put(**put).status == 200
 
     def seen(pod: str) -> tuple[int, int] | None:
         slot, topology = one.kv(pod).slot(), one.kv(pod).topology()
-        return (
-            (slot.json()["rank_port"], topology.json()["prefill_http_port"])
-            if slot.status == topology.status == 200
-            else None
-        )
+        if slot.status != 200 or topology.status != 200:
+            return None
+        return slot.json()["rank_port"], topology.json()["prefill_http_port"]
 
-    for pod in ports:
-        register(pod)
-    for pod in ports:
-        eventually(lambda pod=pod: seen(pod) == (ports[pod], http[pod]))
+    def follow() -> bool:
+        return all(seen(pod) == (ports[pod], http[pod]) for pod in pods)
+
+    register()
+    eventually(follow)
     ranks.die(*ports.values())
-    for port in ports.values():
-        ranks.open(port)
-    ports = {"pod-a": ports["pod-b"], "pod-b": ports["pod-a"]}
+    if reused:
+        for port in ports.values():
+            ranks.open(port)
+        ports = {"pod-a": ports["pod-b"], "pod-b": ports["pod-a"]}
+    else:
+        ports = {pod: ranks.open() for pod in pods}
     http = {"pod-a": 30010, "pod-b": 30000}
-    for pod in ports:
-        register(pod)
-    for pod in ports:
-        eventually(lambda pod=pod: seen(pod) == (ports[pod], http[pod]), within=10)
-    assert {instance["name"] for instance in fleet(one.backend)} == {"pod-a", "pod-b"}
+    register()
+    eventually(follow)
+    assert {instance["name"] for instance in fleet(one.backend)} == set(pods)
 
 
 @pytest.mark.parametrize("host", ["10.0.0.5:8998", "10.244.3.7", "cp.default.svc", "[::1]:8998", "", None])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
 import sqlite3
 import zlib
@@ -101,7 +102,7 @@ def check_ledger(database: Database) -> Iterator[str]:
     """Gapless from 1 on, and the head is the last revision."""
     revisions = [event[0] for event in database.events]
     if revisions != list(range(1, len(revisions) + 1)):
-        gaps = [a for a, b in zip(revisions, revisions[1:], strict=False) if b != a + 1]
+        gaps = [a for a, b in itertools.pairwise(revisions) if b != a + 1]
         yield f"revisions have gaps, the first after {gaps[:1]}; they begin with {revisions[:1]}"
     if database.head != (revisions[-1] if revisions else 0):
         yield f"the head is {database.head}, the last revision {revisions[-1:]}"
@@ -222,9 +223,15 @@ async def check_engines(storm: Storm) -> list[str]:
     wrong: list[str | None] = []
     async with Client(storm.engine_port) as client:
         for name, rank in storm.engines.of:  # type: ignore[misc]
-            answer = await client.ask("GET", f"/get_transfer_engine_info?rank={rank}", instance=name)
+            path = f"/get_transfer_engine_info?rank={rank}"
+            # Patient clients of a database that went away may meet a dead connection once more.
+            answer = await client.ask("GET", path, instance=name)
+            if answer.status == 503 and storm.patient:
+                answer = await eventually(client, "GET", path, instance=name, within=2)
             head = b'{"rank":%d,"remote_instance_transfer_engine_info":' % rank
-            found = answer.body.removeprefix(head).removesuffix(b"}") if answer.status == 200 else MISSING
+            found: object = answer.body.removeprefix(head).removesuffix(b"}")
+            if answer.status != 200:
+                found = MISSING if answer.status == 404 else answer
             wrong.append(storm.engines.compare((name, rank), found))
     return [sentence for sentence in wrong if sentence]
 

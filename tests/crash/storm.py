@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from controlplane.simulation.listener import Doors, Listener
 from tests.crash.book import MISSING, Book
@@ -47,12 +48,16 @@ class Attempt:
 
 
 class Storm:
-    """Clients of one directory; they outlive its crashes. `listening`: ranks have real ZeroMQ sockets behind them."""
+    """Clients of one directory; they outlive its crashes. `listening`: ranks have real ZeroMQ sockets behind them.
+    `patient`: a lost connection and a 503 are no surprise, and everybody goes on."""
 
-    def __init__(self, kv_port: int, engine_port: int, *, seed: int, listening: bool = False) -> None:
+    def __init__(
+        self, kv_port: int, engine_port: int, *, seed: int, listening: bool = False, patient: bool = False
+    ) -> None:
         self.kv_port, self.engine_port = kv_port, engine_port
         self.random = random.Random(seed)
         self.listening = listening
+        self.patient = patient
         self.rooms, self.engines = Book(), Book()
         self.attempts: dict[str, list[Attempt]] = {name: [] for name in (*STEADY, *CHURNING)}
         self.seen: dict[tuple[str, At], float] = {}
@@ -60,22 +65,26 @@ class Storm:
         self.looked_up: dict[tuple[str, str], bytes] = {}
         self.wrong: list[str] = []
         self.answers: dict[str, int] = {}
+        self.lost = 0
         self._numbers = itertools.count(1)
         self._over = False
         self._doors = Doors(HOST_OF_RANKS) if listening else None
         self._listeners: dict[str, list[Listener]] = {}
 
-    async def blow(self, seconds: float, kill: Callable[[], None]) -> None:
-        """Everybody writes; after `seconds` the directory is killed, and everybody finds out."""
+    async def blow(self, seconds: float, kill: Callable[[], None], *, after: float = 0.0) -> None:
+        """Everybody writes; after `seconds` comes the disaster, and they go on for `after` seconds."""
         self._over = False
-        work: list[Awaitable[None]] = [self._steady(name) for name in STEADY]
-        work += [self._churn(name) for name in CHURNING]
-        work += [self._bind(number) for number in range(ROOM_WRITERS)]
-        work += [self._publish(name, large=large) for name in SEEDS for large in (False, True)]
-        work += [self._beat(), self._look(), self._find_rooms()]
+        kv, engine = self.kv_port, self.engine_port
+        work = [self._client(kv, partial(self._steady, name=name)) for name in STEADY]
+        work += [self._client(kv, partial(self._churn, name=name)) for name in CHURNING]
+        work += [self._client(kv, partial(self._bind, writer=number)) for number in range(ROOM_WRITERS)]
+        for name, large in itertools.product(SEEDS, (False, True)):
+            work.append(self._client(engine, partial(self._publish, name=name, large=large)))
+        work += [self._client(kv, role) for role in (self._beat, self._look, self._find_rooms)]
         tasks = [asyncio.ensure_future(each) for each in work]
         await asyncio.sleep(seconds)
         kill()
+        await asyncio.sleep(after)
         self._over = True
         done, late = await asyncio.wait(tasks, timeout=15)
         for task in late:
@@ -84,6 +93,19 @@ class Storm:
         for task in done:
             task.result()
 
+    async def _client(self, port: int, role: Callable[[Client], Awaitable[None]]) -> None:
+        while not self._over:
+            async with Client(port) as client:
+                try:
+                    await role(client)
+                except Unanswered as why:
+                    if not self.patient:
+                        if not self._over:
+                            self.wrong.append(f"a client lost its connection before the kill: {why}")
+                        return
+                    self.lost += 1
+                    await asyncio.sleep(0.05)
+
     def close(self) -> None:
         if self._doors is not None:
             self._doors.close()
@@ -91,12 +113,13 @@ class Storm:
     async def _ask(
         self, client: Client, what: str, *request: object, allowed: tuple[int, ...] = (), **more: str
     ) -> Answer | None:
-        """The answer if it is 200 or allowed; None, and a note, for any other; raises Unanswered."""
+        """The answer if it is 200 or allowed; None for any other, with a note if it is wrong; raises Unanswered."""
         answer = await client.ask(*request, **more)  # type: ignore[arg-type]
         self.answers[f"{what} {answer.status}"] = self.answers.get(f"{what} {answer.status}", 0) + 1
         if answer.status == 200 or answer.status in allowed:
             return answer
-        self.wrong.append(f"{what} was answered {answer.status}: {answer.text[:200]}")
+        if not (self.patient and answer.status == 503 and answer.text.strip()):
+            self.wrong.append(f"{what} was answered {answer.status}: {answer.text[:200]}")
         return None
 
     # --- Registrations ---------------------------------------------------------------------------------------
@@ -121,7 +144,7 @@ class Storm:
         body = route_body(dp=attempt.shape[0], tp=attempt.shape[1], at=at, ip=ip, port=port, prefill_http_port=30_000)
         attempt.sent.add(at)
         # Real ranks that a newer launch meets are alive for a moment: 409 asks to try again, as SGLang's client does.
-        for _ in range(20 if self.listening else 1):
+        for _ in range(20 if self.listening or self.patient else 1):
             began = time.time()
             answer = await self._ask(
                 client, "PUT /route", "PUT", "/route", body, instance=name, allowed=(409,) if self.listening else ()
@@ -132,22 +155,18 @@ class Storm:
                 return
             await asyncio.sleep(0.1)
 
-    async def _steady(self, name: str) -> None:
+    async def _steady(self, client: Client, name: str) -> None:
         """One launch for ever, whose ranks register again and again."""
-        async with Client(self.kv_port) as client:
-            try:
-                if not self.attempts[name]:
-                    self._launch(name, STEADY_SHAPE)
-                attempt = self.attempts[name][-1]
-                for at in attempt.rows:
-                    await self._register(client, name, attempt, at)
-                while not self._over:
-                    await self._register(client, name, attempt, self.random.choice(list(attempt.rows)))
-                    await asyncio.sleep(self.random.random() * 0.004)
-            except Unanswered:
-                self._note_end()
+        if not self.attempts[name]:
+            self._launch(name, STEADY_SHAPE)
+        attempt = self.attempts[name][-1]
+        for at in attempt.rows:
+            await self._register(client, name, attempt, at)
+        while not self._over:
+            await self._register(client, name, attempt, self.random.choice(list(attempt.rows)))
+            await asyncio.sleep(self.random.random() * 0.004)
 
-    async def _churn(self, name: str) -> None:
+    async def _churn(self, client: Client, name: str) -> None:
         """One launch after another, with other sizes and ports; some die before they are whole."""
         while not self._over:
             attempt = self._launch(name, self.random.choice(SHAPES))
@@ -157,9 +176,9 @@ class Storm:
             results = await asyncio.gather(
                 *(self._register_alone(name, attempt, at) for at in ranks), return_exceptions=True
             )
-            if any(isinstance(result, Unanswered) for result in results):
-                self._note_end()
-                return
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
             await asyncio.sleep(self.random.random() * (0.8 if self.listening else 0.15))
 
     async def _register_alone(self, name: str, attempt: Attempt, at: At) -> None:
@@ -168,48 +187,40 @@ class Storm:
 
     # --- Rooms, engine info, heartbeats -----------------------------------------------------------------------
 
-    async def _bind(self, writer: int) -> None:
+    async def _bind(self, client: Client, writer: int) -> None:
         """Every other binding is of a room that had another rank before."""
-        async with Client(self.kv_port) as client:
-            try:
-                while not self._over:
-                    name = self.random.choice(STEADY)
-                    number = next(self._numbers)
-                    room = number % REBOUND_ROOMS if number % 2 else self.random.getrandbits(63)
-                    room = room * ROOM_WRITERS + writer if number % 2 else room
-                    history = self.rooms[name, room]
-                    dp = self.random.randrange(STEADY_SHAPE[0])
-                    history.send(dp)
-                    body = {"bootstrap_room": room, "dp_rank": dp}
-                    if await self._ask(client, "bind", "POST", "/register_dp_rank", body, instance=name):
-                        history.acknowledge(dp)
-                        self.rooms.acknowledged += 1
-                    else:
-                        history.refuse(dp)
-            except Unanswered:
-                self._note_end()
+        while not self._over:
+            name = self.random.choice(STEADY)
+            number = next(self._numbers)
+            room = number % REBOUND_ROOMS if number % 2 else self.random.getrandbits(63)
+            room = room * ROOM_WRITERS + writer if number % 2 else room
+            history = self.rooms[name, room]
+            dp = self.random.randrange(STEADY_SHAPE[0])
+            history.send(dp)
+            body = {"bootstrap_room": room, "dp_rank": dp}
+            if await self._ask(client, "bind", "POST", "/register_dp_rank", body, instance=name):
+                history.acknowledge(dp)
+                self.rooms.acknowledged += 1
+            else:
+                history.refuse(dp)
 
-    async def _publish(self, name: str, *, large: bool) -> None:
-        async with Client(self.engine_port) as client:
-            try:
-                while not self._over:
-                    rank = self.random.randrange(4) + (100 if large else 0)
-                    number = next(self._numbers)
-                    session = f"{NOBODYS_NETWORK}9:{number}"
-                    weights = self._weights(LARGE_TENSORS if large else self.random.randint(0, 30))
-                    history = self.engines[name, rank]
-                    # Kept as the bytes that a look-up must answer.
-                    value = b"[" + compact(session) + b"," + compact(weights) + b"]"
-                    history.send(value)
-                    path, body = "/register_transfer_engine_info", engine_body(rank, session, weights)
-                    if await self._ask(client, "publish", "PUT", path, body, instance=name):
-                        history.acknowledge(value)
-                        self.engines.acknowledged += 1
-                    else:
-                        history.refuse(value)
-                    await asyncio.sleep(self.random.random() * (0.2 if large else 0.01))
-            except Unanswered:
-                self._note_end()
+    async def _publish(self, client: Client, name: str, large: bool) -> None:
+        while not self._over:
+            rank = self.random.randrange(4) + (100 if large else 0)
+            number = next(self._numbers)
+            session = f"{NOBODYS_NETWORK}9:{number}"
+            weights = self._weights(LARGE_TENSORS if large else self.random.randint(0, 30))
+            history = self.engines[name, rank]
+            # Kept as the bytes that a look-up must answer.
+            value = b"[" + compact(session) + b"," + compact(weights) + b"]"
+            history.send(value)
+            path, body = "/register_transfer_engine_info", engine_body(rank, session, weights)
+            if await self._ask(client, "publish", "PUT", path, body, instance=name):
+                history.acknowledge(value)
+                self.engines.acknowledged += 1
+            else:
+                history.refuse(value)
+            await asyncio.sleep(self.random.random() * (0.2 if large else 0.01))
 
     def _weights(self, tensors: int) -> dict[str, list[int]]:
         first = self.random.getrandbits(62)
@@ -217,62 +228,44 @@ class Storm:
         weights = {f"model.layers.{n}.gewicht_ß.weight": [first + 4096 * n, n * 1024, 2] for n in range(tensors)}
         return {**weights, f"lm_head.{first}": [2**64 - 1, 0, 1]}
 
-    async def _beat(self) -> None:
-        async with Client(self.kv_port) as client:
-            try:
-                while not self._over:
-                    worker, began = f"worker-{self.random.randrange(8)}", time.time()
-                    body = {"worker": worker, "slots": [[0, 0, 0, 0]], "lease_seconds": 600}
-                    if await self._ask(client, "beat", "POST", "/pd/v1/heartbeats", body, instance=STEADY[0]):
-                        self.beats[worker] = began
-                    await asyncio.sleep(0.005)
-            except Unanswered:
-                self._note_end()
+    async def _beat(self, client: Client) -> None:
+        while not self._over:
+            worker, began = f"worker-{self.random.randrange(8)}", time.time()
+            body = {"worker": worker, "slots": [[0, 0, 0, 0]], "lease_seconds": 600}
+            if await self._ask(client, "beat", "POST", "/pd/v1/heartbeats", body, instance=STEADY[0]):
+                self.beats[worker] = began
+            await asyncio.sleep(0.005)
 
     # --- Readers ----------------------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _look(self, client: Client) -> None:
         """A decode: what it was told once it must be told for as long as the launch lives."""
-        async with Client(self.kv_port) as client:
-            try:
-                while not self._over:
-                    name = self.random.choice(STEADY)
-                    dp, tp = (self.random.randrange(size) for size in STEADY_SHAPE)
-                    path = self.random.choice((TOPOLOGY_PATH, slot_path(dp, tp)))
-                    # The ranks of a launch that is still registering come first; 404 before the first of all.
-                    answer = await self._ask(client, "look-up", "GET", path, instance=name, allowed=(404, 503))
-                    if answer is not None and answer.status == 200:
-                        self._same_as_before(name, path, answer.body)
-                    elif (name, path) in self.looked_up:
-                        self.wrong.append(f"{name} {path} was answered before, and is now {answer}")
-                    await asyncio.sleep(0.002)
-            except Unanswered:
-                self._note_end()
+        while not self._over:
+            name = self.random.choice(STEADY)
+            dp, tp = (self.random.randrange(size) for size in STEADY_SHAPE)
+            path = self.random.choice((TOPOLOGY_PATH, slot_path(dp, tp)))
+            # The ranks of a launch that is still registering come first; 404 before the first of all.
+            answer = await self._ask(client, "look-up", "GET", path, instance=name, allowed=(404, 503))
+            if answer is not None and answer.status == 200:
+                self._same_as_before(name, path, answer.body)
+            elif (name, path) in self.looked_up and not self.patient:
+                self.wrong.append(f"{name} {path} was answered before, and is now {answer}")
+            await asyncio.sleep(0.002)
 
     def _same_as_before(self, name: str, path: str, body: bytes) -> None:
         before = self.looked_up.setdefault((name, path), body)
         if before != body:
             self.wrong.append(f"{name} {path} was {before!r} and is {body!r}")
 
-    async def _find_rooms(self) -> None:
+    async def _find_rooms(self, client: Client) -> None:
         """What a look-up has shown was committed: it may not be lost either."""
-        async with Client(self.kv_port) as client:
-            try:
-                while not self._over:
-                    name, writer = self.random.choice(STEADY), self.random.randrange(ROOM_WRITERS)
-                    rooms = [n * ROOM_WRITERS + writer for n in range(REBOUND_ROOMS)]
-                    body = {"bootstrap_rooms": rooms}
-                    answer = await self._ask(client, "query", "POST", "/query_dp_ranks", body, instance=name, allowed=(404,))
-                    for room, dp in answer.json().items() if answer and answer.status == 200 else ():
-                        history = self.rooms[name, int(room)]
-                        if history.acknowledged is MISSING and dp in history.sent:
-                            history.acknowledge(dp)
-                    await asyncio.sleep(0.005)
-            except Unanswered:
-                self._note_end()
-
-    def _note_end(self) -> None:
-        if not self._over:
-            self.wrong.append("a client lost its connection before the kill")
-
-
+        while not self._over:
+            name, writer = self.random.choice(STEADY), self.random.randrange(ROOM_WRITERS)
+            rooms = [n * ROOM_WRITERS + writer for n in range(REBOUND_ROOMS)]
+            body = {"bootstrap_rooms": rooms}
+            answer = await self._ask(client, "query", "POST", "/query_dp_ranks", body, instance=name, allowed=(404,))
+            for room, dp in answer.json().items() if answer and answer.status == 200 else ():
+                history = self.rooms[name, int(room)]
+                if history.acknowledged is MISSING and dp in history.sent:
+                    history.acknowledge(dp)
+            await asyncio.sleep(0.005)

@@ -94,7 +94,9 @@ class Client:
         self.close()
 
 
-def route_body(*, dp: int = 1, tp: int = 1, at: tuple[int, int] = (0, 0), ip: str, port: int, **more: Any) -> dict[str, Any]:
+def route_body(
+    *, dp: int = 1, tp: int = 1, at: tuple[int, int] = (0, 0), ip: str, port: int, **more: Any
+) -> dict[str, Any]:
     """A `PUT /route` as SGLang sends it, of the rank (dp, tp) `at`."""
     return {
         "attn_tp_size": tp,

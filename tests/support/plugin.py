@@ -67,9 +67,7 @@ def sqlite_backend(sqlite_template: Path, tmp_path: Path) -> Backend:
 
 
 @pytest.fixture
-def postgresql_backend(
-    postgres_server: PostgresServer, postgres_template: str, tmp_path: Path
-) -> Iterator[Backend]:
+def postgresql_backend(postgres_server: PostgresServer, postgres_template: str, tmp_path: Path) -> Iterator[Backend]:
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     url = postgres_server.create_database(template=postgres_template)
@@ -91,9 +89,7 @@ def make_bootstrap(tmp_path: Path) -> Iterator[Callable[..., Bootstrap]]:
     """
     made: list[Bootstrap] = []
 
-    def make(
-        on: Backend, *, kv_port: int | None = None, engine_port: int | None = None, **knobs: object
-    ) -> Bootstrap:
+    def make(on: Backend, *, kv_port: int | None = None, engine_port: int | None = None, **knobs: object) -> Bootstrap:
         log = tmp_path / f"bootstrap-{len(made) + 1}.log"
         made.append(Bootstrap(on.env, log=log, kv_port=kv_port, engine_port=engine_port, **knobs))
         return made[-1]

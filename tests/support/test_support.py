@@ -47,9 +47,7 @@ def test_a_frozen_child_says_nothing_until_it_thaws(child):
 
 
 def test_a_child_that_ends_early_is_reported_with_its_log(tmp_path):
-    child = Child(
-        [sys.executable, "-c", "raise SystemExit('no room')"], env=clean_env(), log=tmp_path / "log"
-    )
+    child = Child([sys.executable, "-c", "raise SystemExit('no room')"], env=clean_env(), log=tmp_path / "log")
     begun = time.monotonic()
     with pytest.raises(NotReady, match=r"(?s)ended with 1 before.*no room"):
         child.wait_for_line("ready", timeout=30)

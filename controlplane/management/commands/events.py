@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import sys
 import time
 from typing import Any
@@ -99,6 +100,8 @@ class Command(OperatorCommand):
                     self._tell(event, as_json=options["json"])
                 if not polled.more:
                     self.stdout.flush()
+                    if self._nobody_reads():
+                        return OK
                     sleeper.sleep(POLL_SECONDS)
         finally:
             sleeper.close()
@@ -109,6 +112,13 @@ class Command(OperatorCommand):
         else:
             revision, when, instance, what = _cells(event)
             self.stdout.write(f"{revision:>8}  {when}  {printable(instance)}  {printable(what)}")
+
+    def _nobody_reads(self) -> bool:
+        """Whether the pipe's other end is closed: with nothing to write, nothing else would tell."""
+        poll = select.poll()
+        # Only errors, which need not be asked for.
+        poll.register(sys.stdout.fileno(), 0)
+        return any(what & (select.POLLERR | select.POLLNVAL) for _, what in poll.poll(0))
 
     def _note(self, sentence: str) -> None:
         print(f"note: {printable(sentence)}", file=sys.stderr, flush=True)

@@ -42,7 +42,7 @@ class Process:
     tries: int = 0
     heard_ok: bool = False
     evicted: bool = False
-    born: float = 0.0
+    http_port: int = 30000
 
     def __repr__(self) -> str:
         state = "alive" if self.alive else "dead"
@@ -56,7 +56,7 @@ class Process:
     def put(self) -> Registration:
         real = self.launch
         flags = ("unprobed",) if real.host == OUTSIDE else ()
-        return Registration(self.slot, real.topology, real.facts, real.host, self.port, 30000, real.token, flags)
+        return Registration(self.slot, real.topology, real.facts, real.host, self.port, self.http_port, real.token, flags)
 
     @property
     def willing(self) -> bool:
@@ -112,6 +112,8 @@ class World(RuleBasedStateMachine):
         self.refusing: dict[Address, float] = {}
         self.superseded = False
         self.puts = 0
+        # Where a living rank listens that was told no: whoever registered there before seems to answer for ever.
+        self.squatters: set[Address] = set()
 
     def teardown(self) -> None:
         self.come_to_rest()
@@ -139,7 +141,7 @@ class World(RuleBasedStateMachine):
         free = [port for port in ports if port not in taken]
         if len(free) < topology.size:
             return
-        real.ranks = [Process(real, slot, port, born=self.now) for slot, port in zip(topology.slots(), free)]
+        real.ranks = [Process(real, slot, port) for slot, port in zip(topology.slots(), free, strict=False)]
         self.reals.append(real)
 
     @precondition(lambda self: any(real.lives for real in self.reals))
@@ -184,10 +186,11 @@ class World(RuleBasedStateMachine):
             self.post.append((self.now, rank))
 
     @precondition(lambda self: self.living())
-    @rule(which=pick)
-    def put_again(self, which):
+    @rule(which=pick, http_port=st.sampled_from([30000, 30000, 30001]))
+    def put_again(self, which, http_port):
         rank = self.chosen(self.living(), which)
         if rank.heard_ok:
+            rank.http_port = http_port
             self.deliver(rank)
 
     @precondition(lambda self: self.post)
@@ -261,7 +264,7 @@ class World(RuleBasedStateMachine):
     # --- what must hold ---------------------------------------------------------------------------------------
 
     @invariant()
-    def holds(self):
+    def all_holds(self):
         self.never_opens_incomplete()
         self.never_serves_two_launches_that_could_be_told_apart()
         self.events_lead_a_reader_to_the_same_state()
@@ -331,7 +334,7 @@ class World(RuleBasedStateMachine):
         good = [real for real in self.reals if real.registered and not self.is_hidden(real)]
         serving = directory.serving
         served = [real for real in good if serving is not None and self.is_in(real, serving)]
-        if good and not self.superseded:
+        if good and not self.superseded and not self.a_death_is_covered_up():
             event("at rest with a whole launch")
             assert served, self.told(good)
         if serving is not None:
@@ -340,6 +343,25 @@ class World(RuleBasedStateMachine):
 
     def told(self, *more):
         return json.dumps(snapshot.take(self.keeper.directory), indent=1, default=str), *more
+
+    def a_death_is_covered_up(self):
+        """Another process listens where a rank died, so the dead seems to answer: either the newcomer was told no and left
+        no other trace, or the dead rank's launch has one more rank, which lives and may not be displaced."""
+        directory = self.keeper.directory
+        held = {row.address for launch in directory.launches() for row in launch.rows.values()}
+        if held & self.squatters:
+            return True
+        if directory.current is None:
+            return False
+        lives = [self.holds(rank, directory.current) for rank in self.living()]
+        covered = [row for row in directory.current.rows.values() if not any(
+            rank.address == row.address and self.holds(rank, directory.current) for rank in self.living())]
+        return any(lives) and bool(covered)
+
+    def holds(self, rank, launch):
+        """Whether this living rank is who the launch's row means."""
+        row = launch.rows.get(rank.slot)
+        return row is not None and row.address == rank.address and self.could_be(rank.launch, launch)
 
     def is_hidden(self, real):
         """Where nobody can be asked, whoever speaks last is believed, and a look-alike that died half registered is not
@@ -377,6 +399,8 @@ class World(RuleBasedStateMachine):
         for rank, refused in zip(ranks, answers, strict=True):
             if refused is None and rank.alive:
                 rank.evicted = False
+            if refused is not None and rank.alive:
+                self.squatters.add(rank.address)
         return answers
 
     def see(self, answers):

@@ -1,50 +1,81 @@
 """Fixtures of this directory: a served fleet with simulated ranks, and commands run against it."""
 
+import contextlib
+import io
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.core.management import execute_from_command_line
 
+from tests.controlplane.commands.on_backend import on_backend
 from tests.support.plugin import Backend
-from tests.support.processes import Bootstrap, Child, manage
+from tests.support.processes import Bootstrap, Child
+
+__all__ = ["on_backend"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command printed, and how it ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 class Operator:
-    """Somebody at a shell beside the bootstrap process."""
+    """Somebody at a shell. `run` is the command line without the second that a new process takes to start."""
 
-    def __init__(self, env: dict[str, str]) -> None:
-        self.env = env
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.env = dict(env)
 
-    def run(self, *arguments: str, **knobs: str) -> subprocess.CompletedProcess[str]:
-        return manage(*arguments, env={**self.env, **knobs})
+    def run(self, *arguments: str) -> Said:
+        out, err = io.StringIO(), io.StringIO()
+        code = 0
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                execute_from_command_line(["manage.py", *arguments])
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+        return Said(code, out.getvalue(), err.getvalue())
 
-    def json(self, *arguments: str):
+    def json(self, *arguments: str) -> tuple[int, Any]:
         done = self.run(*arguments, "--json")
         assert done.stderr == ""
         return done.returncode, json.loads(done.stdout)
 
-    def until(self, *arguments: str, holds: Callable[[dict], bool], within: float = 15):
+    def until(self, *arguments: str, holds: Callable[[Any], bool], within: float = 15) -> Any:
         end = time.monotonic() + within
         while True:
             _, found = self.json(*arguments)
             if holds(found):
                 return found
             assert time.monotonic() < end, found
+            time.sleep(0.05)
 
 
 @pytest.fixture
-def operator(bootstrap: Bootstrap) -> Operator:
+def operator(bootstrap: Bootstrap, on_backend: Backend) -> Operator:
+    """Beside a bootstrap process that serves, on both kinds of database."""
     return Operator(bootstrap.env)
 
 
 @pytest.fixture
-def sqlite_operator(sqlite_backend: Backend) -> Operator:
+def alone(on_backend: Backend) -> Operator:
     """Without a bootstrap process: the commands do not need one."""
-    return Operator(sqlite_backend.env)
+    return Operator(on_backend.env)
+
+
+@pytest.fixture
+def sqlite_env(sqlite_backend: Backend) -> dict[str, str]:
+    """For commands that have to be processes of their own."""
+    return sqlite_backend.env
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import time
 import types
 
 import psycopg
-import pytest
 
 from controlplane.management import operating
 from tests.support.plugin import Backend
@@ -20,18 +19,18 @@ from tests.support.processes import ROOT, Child, clean_env, manage
 ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 
 
-def test_an_empty_fleet_is_nothing_found_and_says_what_to_do(sqlite_operator):
-    done = sqlite_operator.run("fleet")
+def test_an_empty_fleet_is_nothing_found_and_says_what_to_do(alone):
+    done = alone.run("fleet")
     assert done.returncode == 1
     assert done.stdout.startswith("There is no instance yet")
     assert "start `manage.py bootstrap`" in done.stdout
-    assert sqlite_operator.json("fleet")[1]["instances"] == []
-    assert sqlite_operator.run("events").returncode == 1
-    assert sqlite_operator.run("fleet", "ghost").stderr == "error: no instance is named ghost\n"
+    assert alone.json("fleet")[1]["instances"] == []
+    assert alone.run("events").returncode == 1
+    assert alone.run("fleet", "ghost").stderr == "error: no instance is named ghost\n"
 
 
-def test_instances_are_added_edited_listed_and_retired(sqlite_operator):
-    run = sqlite_operator.run
+def test_instances_are_added_edited_listed_and_retired(alone):
+    run = alone.run
     assert run("instances", "list").returncode == 1
     added = run("instances", "add", "a", "--role", "seed", "--own-port", "9101", "--reason", "first")
     assert (added.returncode, added.stdout) == (0, "a was added as seed, reached by port 9101.\n")
@@ -44,40 +43,40 @@ def test_instances_are_added_edited_listed_and_retired(sqlite_operator):
     assert header.split() == ["NAME", "ROLE", "INTENT", "STATE", "RANKS", "PORT", "ALIAS", "ADDED"]
     assert lines[0].split()[:7] == ["a", "seed", "enabled", "empty", "-", "-", "a.example"]
     assert lines[1].split()[:3] == ["b", "prefill", "retired"]
-    code, events = sqlite_operator.json("events", "--kind", "instance.added")
+    code, events = alone.json("events", "--kind", "instance.added")
     assert (code, [event["reason"] for event in events]) == (0, ["first", ""])
     assert events[0]["actor"] == operating.os_user()
-    assert "b" not in [i["name"] for i in sqlite_operator.json("fleet")[1]["instances"]]
-    assert "b" in [i["name"] for i in sqlite_operator.json("fleet", "--all")[1]["instances"]]
+    assert "b" not in [i["name"] for i in alone.json("fleet")[1]["instances"]]
+    assert "b" in [i["name"] for i in alone.json("fleet", "--all")[1]["instances"]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("rooms", "find", "many"), "invalid int value"),
-        (("rooms", "find", "-1"), "a room is between"),
-        (("instances", "add", "two words"), "an instance name has"),
-        (("instances", "edit", "a", "--own-port", "1", "--no-own-port"), "not allowed with"),
-        (("request", "explode", "a"), "invalid choice"),
-        (("request", "evict", "a", "--slot", "tp1.tp2"), "is not a slot such as dp0.cp0.tp1.pp0"),
-        (("request", "evict", "a", "--wait", "nan"), "--wait is a number of seconds"),
-        (("events", "--kind", "weather"), "there is no kind 'weather'"),
-        (("events", "--limit", "-1"), "--limit cannot be negative"),
-    ],
-)
-def test_wrong_usage_exits_with_2_and_a_sentence(sqlite_operator, arguments, sentence):
-    done = sqlite_operator.run(*arguments)
-    assert done.returncode == 2
-    assert sentence in done.stderr and "Traceback" not in done.stderr
+WRONG_USAGE = [
+    (("rooms", "find", "many"), "invalid int value"),
+    (("rooms", "find", "-1"), "a room is between"),
+    (("instances", "add", "two words"), "an instance name has"),
+    (("instances", "edit", "a", "--own-port", "1", "--no-own-port"), "not allowed with"),
+    (("request", "explode", "a"), "invalid choice"),
+    (("request", "evict", "a", "--slot", "tp1.tp2"), "is not a slot such as dp0.cp0.tp1.pp0"),
+    (("request", "evict", "a", "--wait", "nan"), "--wait is a number of seconds"),
+    (("events", "--kind", "weather"), "there is no kind 'weather'"),
+    (("events", "--limit", "-1"), "--limit cannot be negative"),
+]
 
 
-def test_a_request_that_nobody_answers_stays_and_says_that_nobody_leads(sqlite_operator):
-    sqlite_operator.run("instances", "add", "a")
-    done = sqlite_operator.run("request", "evict", "a", "--wait", "0.2")
+def test_wrong_usage_exits_with_2_and_a_sentence(alone):
+    for arguments, sentence in WRONG_USAGE:
+        done = alone.run(*arguments)
+        assert done.returncode == 2
+        assert sentence in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_request_that_nobody_answers_stays_and_says_that_nobody_leads(alone):
+    alone.run("instances", "add", "a")
+    done = alone.run("request", "evict", "a", "--wait", "0.2")
     assert done.returncode == 1
     assert "Request 1 was not answered within 0.2 s; it stays in the inbox" in done.stdout
     assert "No bootstrap process has ever led here" in done.stdout
-    assert sqlite_operator.json("request", "evict", "a", "--wait", "0")[1] == {
+    assert alone.json("request", "evict", "a", "--wait", "0")[1] == {
         "request": 2,
         "kind": "evict",
         "instance": "a",
@@ -96,9 +95,7 @@ def test_a_database_that_is_not_there_exits_with_3_and_does_not_tell_its_passwor
     away = {**env, "DATABASE_URL": "postgres://anna:hunter2@127.0.0.1:1/pd"}
     for command in (
         ["fleet"],
-        ["events"],
         ["instances", "add", "a"],
-        ["request", "evict", "a"],
         ["rooms", "find", "1"],
     ):
         done = manage(*command, env=away)
@@ -123,31 +120,36 @@ def on_terminal(*arguments: str, env: dict[str, str]) -> str:
     return said.decode()
 
 
-def test_a_terminal_gets_a_drawn_table_and_no_color_means_none(sqlite_operator):
-    sqlite_operator.run("instances", "add", "a")
-    drawn = on_terminal("fleet", env=sqlite_operator.env)
+def test_a_terminal_gets_a_drawn_table_and_no_color_means_none(sqlite_env):
+    assert manage("instances", "add", "a", env=sqlite_env).returncode == 0
+    drawn = on_terminal("fleet", env=sqlite_env)
     assert "───" in drawn and ESCAPE.search(drawn)
-    plain = on_terminal("fleet", env={**sqlite_operator.env, "NO_COLOR": "1"})
+    plain = on_terminal("fleet", env={**sqlite_env, "NO_COLOR": "1"})
     assert "───" in plain and not ESCAPE.search(plain)
-    assert not ESCAPE.search(sqlite_operator.run("fleet").stdout)
+    assert not ESCAPE.search(manage("fleet", env=sqlite_env).stdout)
 
 
-def test_what_others_wrote_cannot_move_the_cursor(sqlite_operator):
-    sqlite_operator.run("instances", "add", "a", "--reason", "\x1b[2J\x1b[31mred\nnext line")
-    for told in (sqlite_operator.run("events").stdout, on_terminal("events", env=sqlite_operator.env)):
-        assert "\x1b[2J" not in told and "\x1b[31m" not in told
-        assert r"\x1b[2J" in told and r"red\nnext" in told
+def test_what_others_wrote_cannot_move_the_cursor(alone):
+    alone.run("instances", "add", "a", "--reason", "\x1b[2J\x1b[31mred\nnext line")
+    told = alone.run("events").stdout
+    assert "\x1b[2J" not in told and "\x1b[31m" not in told
+    assert r"\x1b[2J" in told and r"red\nnext" in told
 
 
-def test_a_reader_that_has_read_enough_is_no_error(sqlite_operator):
-    for number in range(3):
-        sqlite_operator.run("instances", "add", f"i{number}")
-    line = f"{sys.executable} manage.py events --follow --json --after 0 | head -n 1"
-    done = subprocess.run(
-        ["sh", "-c", f'{sys.executable} manage.py instances add late & {line}; wait'],
-        cwd=ROOT, env=sqlite_operator.env, capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
-    assert "BrokenPipe" not in done.stderr and "Traceback" not in done.stderr
+def test_a_follower_ends_quietly_when_nobody_reads_it_any_more(sqlite_env):
+    assert manage("instances", "add", "a", env=sqlite_env).returncode == 0
+    argv = [sys.executable, "manage.py", "events", "--follow", "--json", "--after", "0"]
+    follower = subprocess.Popen(
+        argv, cwd=ROOT, env=sqlite_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert '"instance": "a"' in follower.stdout.readline()
+        follower.stdout.close()
+        assert follower.wait(10) == 0
+        assert follower.stderr.read() == ""
+    finally:
+        follower.kill()
+        follower.stderr.close()
 
 
 def test_following_survives_a_database_that_goes_and_comes_back(postgresql_backend: Backend, postgres_server, tmp_path):
