@@ -1,9 +1,16 @@
-"""The web process as an ASGI application."""
+"""The ASGI application of the web process: Django, behind the thin forwards of the bootstrap wires."""
 
 import os
+from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
-application = get_asgi_application()
+django = get_asgi_application()
+
+# Only now: the forwards read settings.
+from controlplane.web.forwards import in_front_of  # noqa: E402
+
+# In front, not in urls.py: any Host header is right on these paths, and Django's middleware would refuse it first.
+application = in_front_of(cast(Any, django))

@@ -11,7 +11,7 @@ import structlog
 from django.db import DatabaseError
 
 from controlplane.domain.errors import Refused
-from controlplane.ledger.failures import FencedOut
+from controlplane.ledger.failures import FencedOut, OutcomeUnknown
 from controlplane.probes.networks import Network, contains
 from controlplane.protocol.replies import Reply
 
@@ -169,7 +169,7 @@ class Door:
                 outcome = begin(await adopting)
             except Refused as refused:
                 return self.refusal(refused)
-            except FencedOut:
+            except (FencedOut, OutcomeUnknown):
                 raise asyncio.CancelledError from None
             except DatabaseError:
                 return self.refusal(Refused(NOT_NOW, code="unavailable"))

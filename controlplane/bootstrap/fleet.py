@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -15,7 +14,6 @@ from controlplane.protocol.replies import Reply
 
 from .memo import Memo
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MAX_INSTANCES = 20_000
 DEFAULT_NAME = "default"
 
@@ -112,13 +110,3 @@ class Fleet:
                 code="unavailable",
             )
         return self._shared[0] if self._shared else None
-
-
-def check_name(name: str) -> str:
-    if not NAME.fullmatch(name):
-        raise Refused(
-            "an instance name has 1 to 100 letters, digits, dots, underscores and hyphens, and starts with a letter"
-            " or digit",
-            code="malformed",
-        )
-    return name

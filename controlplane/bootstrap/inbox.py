@@ -57,7 +57,7 @@ class Inbox:
         self.wake = asyncio.Event()
 
     async def follow_forever(self) -> None:
-        await self._take_requests()
+        first = True
         while True:
             try:
                 async with asyncio.timeout(POLL_SECONDS):
@@ -66,6 +66,9 @@ class Inbox:
                 pass
             self.wake.clear()
             try:
+                if first:
+                    await self._take_requests()
+                    first = False
                 await self._follow()
             except Exception as problem:
                 log.warning("ledger_not_read", problem=str(problem)[:300])

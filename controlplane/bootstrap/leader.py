@@ -12,11 +12,14 @@ from typing import Any
 
 import msgspec
 import structlog
+from django.conf import settings
 
 from controlplane.databases import FACTS, TRAFFIC
+from controlplane.ledger import wake
 from controlplane.ledger.checkpoint import Checkpointer
 from controlplane.ledger.failures import FencedOut
 from controlplane.ledger.store import FactStore, RoomStore
+from controlplane.ledger.wake import wakes
 from controlplane.probes.networks import Network, ProbePolicy
 from controlplane.probes.sweep import Prober, is_local_address
 from controlplane.protocol.replies import PLAIN_JSON, Reply
@@ -41,6 +44,7 @@ log = structlog.get_logger()
 
 SQLITE_PAUSE = 0.001
 DEADLINE_SHARE = 0.9
+WAKE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class Leader:
         self.lost = asyncio.Event()
         self.stopping = False
         self.tasks: list[asyncio.Task[Any]] = []
+        self._announced = 0
+        self._wake = asyncio.Event()
 
     def may_answer(self) -> bool:
         return time.monotonic() < self.deadline
@@ -104,8 +110,10 @@ class Leader:
         self._start(self._load_rooms(), "load rooms")
         self._start(self.watch.report_forever(), "report")
         self._start(self.watch.sweep_forever(), "sweep")
+        self._start(self._wake_readers(), "wake readers")
         self._start(end_flushes_forever(fleet, self.recorder), "flush")
         self._start(self.inbox.follow_forever(), "inbox")
+        self._start(wakes(settings.REDIS_URL, self.inbox.wake), "wake")
         self._start(self.listeners.reap_forever(), "reap")
         announce(kv, engine)
         await self._until(stop)
@@ -193,9 +201,20 @@ class Leader:
         return Reply(200 if all(checks.values()) else 503, msgspec.json.encode(body), PLAIN_JSON)
 
     def _published(self, staged: list[Staged]) -> None:
+        if self.recorder.revision > self._announced:
+            self._announced = self.recorder.revision
+            self._wake.set()
         for stage in staged:
             if stage.probe or stage.again or stage.sessions or stage.sources:
                 self.watch.wanted(stage)
+
+    async def _wake_readers(self) -> None:
+        """Tell readers of the ledger, at most every WAKE_SECONDS; their own polling makes them certain."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._read(wake.publish, self._announced)
+            await asyncio.sleep(WAKE_SECONDS)
 
     def _reload(self) -> None:
         """Only after a commit of unknown outcome: what is stored is what holds."""

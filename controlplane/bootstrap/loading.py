@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from django.db import OperationalError
 
 from controlplane.databases import FACTS, TRAFFIC
 from controlplane.domain.contact import Contact
@@ -43,9 +44,16 @@ HEAD = "SELECT revision FROM controlplane_ledgerhead WHERE id = 1"
 
 
 def rows(sql: str, values: tuple[Any, ...] = (), alias: str = FACTS) -> list[tuple[Any, ...]]:
-    with cursor(alias) as c:
-        c.execute(sql, values)
-        return list(c.fetchall())
+    for attempt in (1, 2):
+        try:
+            with cursor(alias) as c:
+                c.execute(sql, values)
+                return list(c.fetchall())
+        except OperationalError:
+            # A connection that died while nobody used it is found out by the first who does.
+            if attempt == 2:
+                raise
+    raise AssertionError("unreachable")
 
 
 def load_instances() -> tuple[list[Instance], int]:

@@ -171,9 +171,8 @@ class Ordered(Operation):
                 raise decision.refused
             staged.apply(decision, writes, now, actor=self.actor, reason=self.reason)
         back = ", ".join(str(put.slot) for put in self.puts[:4]) + (", …" if len(self.puts) > 4 else "")
-        return f"{len(self.puts)} ranks answered and are registered again: {back}" + (
-            f"; {self.note}" if self.note else ""
-        )
+        how_many = "1 rank answered and is" if len(self.puts) == 1 else f"{len(self.puts)} ranks answered and are"
+        return f"{how_many} registered again: {back}" + (f"; {self.note}" if self.note else "")
 
 
 def retire_engines_of(

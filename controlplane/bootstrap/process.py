@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import structlog
 from django.conf import settings
@@ -47,8 +48,13 @@ async def serve() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     chosen = knobs()
-    lease = Lease(settings.PDCP_DATA_DIR / "bootstrap.lock", settings.PDCP_LEASE_SECONDS)
     sqlite = connections[FACTS].vendor == "sqlite"
+    data = settings.PDCP_DATA_DIR
+    lease = Lease(
+        data / "bootstrap.lock",
+        settings.PDCP_LEASE_SECONDS,
+        beat_file=Path(f"{connections[FACTS].settings_dict['NAME']}-beat") if sqlite else None,
+    )
     lease_thread = ThreadPoolExecutor(1, "lease")
     stood_by = False
     while not stop.is_set():

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from controlplane.domain.errors import Refused
+from controlplane.ledger.failures import OutcomeUnknown
 from controlplane.ledger.store import ADVANCE, FactStore
 
 from .fleet import MAX_INSTANCES, Fleet, Instance
@@ -41,7 +42,15 @@ class Registry:
             if len(self._fleet.by_name) >= MAX_INSTANCES:
                 raise Refused(f"there are {MAX_INSTANCES} instances already; retire some", code="unavailable")
             loop = asyncio.get_running_loop()
-            row = await loop.run_in_executor(self._thread, self._store.transact, self._token, lambda c: _add(c, name))
+
+            def add() -> Any:
+                return self._store.transact(self._token, lambda c: _add(c, name))
+
+            try:
+                row = await loop.run_in_executor(self._thread, add)
+            except OutcomeUnknown:
+                # _add() looks first, so asking once more finds out.
+                row = await loop.run_in_executor(self._thread, add)
             instance = Instance(row[0], name, row[1], row[2], row[3], row[4])
             self._fleet.add(instance)
             return instance

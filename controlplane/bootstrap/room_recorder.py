@@ -6,16 +6,20 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import structlog
+from django.db import OperationalError
 
 from controlplane.domain.rooms import Rooms
-from controlplane.ledger.failures import FencedOut
+from controlplane.ledger.failures import FencedOut, OutcomeUnknown
 from controlplane.ledger.store import RoomStore
 
 from .breath import Breath
 
 log = structlog.get_logger()
+
+UNKNOWN_SECONDS = 4.0
 
 Bind = tuple[int, int, int]
 """Instance id, room, DP rank."""
@@ -68,7 +72,12 @@ class RoomRecorder:
             rows = [(instance, room, dp, expires_ms) for instance, room, dp in batch]
             try:
                 with self._breath.holding():
-                    await loop.run_in_executor(self._thread, self._store.append, self.token, rows, collisions)
+                    await self._append(rows, collisions)
+            except OutcomeUnknown:
+                # Neither yes nor no would be true.
+                log.error("rooms_outcome_unknown", rooms=len(batch))
+                done.cancel()
+                continue
             except FencedOut:
                 done.cancel()
                 self._fenced_out()
@@ -81,6 +90,24 @@ class RoomRecorder:
             self._publish(rows, now)
             done.set_result(True)
             await self._breath.take()
+
+    async def _append(self, rows: list[tuple[int, int, int, int]], collisions: list[Any]) -> None:
+        """Append once; and again while nobody knows whether it was stored: twice in a journal does no harm."""
+        loop = asyncio.get_running_loop()
+        give_up = time.monotonic() + UNKNOWN_SECONDS
+        unknown = False
+        while True:
+            try:
+                await loop.run_in_executor(self._thread, self._store.append, self.token, rows, collisions)
+                return
+            except OutcomeUnknown:
+                unknown = True
+            except OperationalError:
+                if not unknown:
+                    raise
+            if time.monotonic() > give_up:
+                raise OutcomeUnknown
+            await asyncio.sleep(0.1)
 
     def _publish(self, rows: list[tuple[int, int, int, int]], now: float) -> None:
         now_ms = round(now * 1000)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from controlplane.domain.errors import Refused
+from controlplane.domain.names import check_name
 
-from .fleet import DEFAULT_NAME, Fleet, Instance, check_name
+from .fleet import DEFAULT_NAME, Fleet, Instance
 
 PREFIX = "/i/"
 

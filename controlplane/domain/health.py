@@ -35,6 +35,7 @@ class Poller:
 
     polled_at: float
     refusals: int = 0
+    polls: int = 1
     closed_at: float | None = None
 
 
@@ -49,11 +50,16 @@ class Pollers:
     def polled(self, connection: int, status: int, now: float) -> None:
         known = self._pollers.get(connection)
         refusals = 0 if status == 200 else (known.refusals if known else 0) + 1
-        self._pollers[connection] = Poller(now, refusals)
+        self._pollers[connection] = Poller(now, refusals, known.polls + 1 if known else 1)
 
     def closed(self, connection: int, now: float) -> None:
         known = self._pollers.get(connection)
-        if known is not None:
+        if known is None:
+            return
+        if known.polls == known.refusals == 1:
+            # It asked once, was told no, and went: no decode, whose heartbeat keeps its connection, but somebody's probe.
+            del self._pollers[connection]
+        else:
             self._pollers[connection] = replace(known, closed_at=now)
 
     def waiting(self, now: float) -> int:

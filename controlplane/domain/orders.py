@@ -20,8 +20,8 @@ def evict(directory: Directory, slot: Slot | None, *, why: str, now: float) -> D
         found = True
         change.unseat(launch, slots, why)
     if not found:
-        what = f"{slot} is" if slot is not None else "no rank is"
-        raise Refused(f"{what} not registered in {directory.name}", code="not_found")
+        what = f"{slot} is not" if slot is not None else "no rank is"
+        raise Refused(f"{what} registered in {directory.name}", code="not_found")
     current, candidate = change.current, change.candidate
     if slot is None:
         if candidate is not None:

@@ -82,6 +82,29 @@ def merge_unserved(change: Change) -> bool:
     return True
 
 
+def fold_replacement(change: Change) -> bool:
+    """One rank of a launch that served was replaced alone, and its PUT was faster than the proof that the old one died.
+
+    Everybody else of the launch has answered since, so the newcomer is theirs: with the slot vacant it would have joined.
+    """
+    current, candidate = change.current, change.candidate
+    if current is None or candidate is None or not current.served or current.complete or not current.rows:
+        return False
+    if current.token is not None or candidate.token is not None:
+        return False
+    if not candidate.agrees(current.topology, current.facts) or not current.rows.keys().isdisjoint(candidate.rows):
+        return False
+    unasked = [row for row in current.rows.values() if (row.probed_at or 0.0) < candidate.put_at]
+    change.probe.update(row.address for row in unasked if row.probeable)
+    if unasked or not all(row.answers and row.refused_at is None for row in current.rows.values()):
+        return False
+    for row in list(candidate.rows.values()):
+        assert change.candidate is not None
+        change.unseat(change.candidate, [row.slot], f"went on in launch {current.number}")
+        current = change.seat(current, row, candidate.facts)
+    return True
+
+
 def complete_current(change: Change) -> bool:
     current = change.current
     if current is None or current.complete or not _whole(change, current):
@@ -97,7 +120,7 @@ def promote_candidate(change: Change) -> bool:
     current, candidate = change.current, change.candidate
     if current is None or candidate is None or not _whole(change, candidate):
         return False
-    if current.complete and _someone_answers(change, current, candidate):
+    if current.full and _someone_answers(change, current, candidate):
         return False
     promote(change, current, candidate)
     return True
@@ -152,6 +175,7 @@ RULES: tuple[Callable[[Change], bool], ...] = (
     owe_health,
     drop_dead_current,
     merge_unserved,
+    fold_replacement,
     complete_current,
     promote_candidate,
 )

@@ -44,7 +44,14 @@ def append_rooms(alias: str, token: int, rooms: Sequence[tuple[Any, ...]]) -> No
     columns = ["{" + ",".join(map(str, column)) + "}" for column in zip(*rooms, strict=True)]
     with wrapped:
         cursor = _cursor(raw)
-        cursor.execute(ROOMS, [*columns, token], prepare=True)
+        try:
+            cursor.execute(ROOMS, [*columns, token], prepare=True)
+        except BaseException as problem:
+            if raw.closed or raw.broken:
+                # One statement is its own commit: without its answer nobody knows.
+                connections[alias].close()
+                raise OutcomeUnknown from problem
+            raise
         if cursor.rowcount != len(rooms):
             raise FencedOut
 
@@ -98,7 +105,16 @@ def _packed(table: Table, rows: Sequence[tuple[Any, ...]]) -> str:
 def _connection(alias: str) -> tuple[Any, Any]:
     connection = connections[alias]
     connection.ensure_connection()
+    prepare(connection)
     return connection.connection, connection.wrap_database_errors
+
+
+def prepare(connection: Any) -> None:
+    """Bounds of a recorder's connection, once: two batches in a row must fail before the client gives up, at 5 s."""
+    raw = connection.connection
+    if getattr(raw, "_pdcp_bounded", None) is None:
+        raw.execute("SET statement_timeout = '2s'; SET lock_timeout = '1500ms'")
+        raw._pdcp_bounded = True
 
 
 def _cursor(raw: Any) -> Any:

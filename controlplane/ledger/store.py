@@ -40,7 +40,11 @@ class Writer:
         connection.ensure_connection()
         if self._prepared is not connection.connection:
             self._prepared = connection.connection
-            if not self.is_postgres:
+            if self.is_postgres:
+                pipeline.prepare(connection)
+            else:
+                # Two batches in a row must fail before the client gives up, at 5 s.
+                connection.connection.execute("PRAGMA busy_timeout = 1500")
                 # Checkpoints run beside commits, not inside them: they were spikes of 10 to 35 ms.
                 connection.connection.execute("PRAGMA wal_autocheckpoint = 0")
         try:

@@ -8,6 +8,7 @@ from typing import Any
 import zmq
 
 from tests.support.plugin import Backend
+from tests.support.ports import is_open
 from tests.support.processes import manage
 from tests.wire.client import Client
 
@@ -33,6 +34,9 @@ class Ranks:
         """From now on these refuse connections."""
         for port in ports:
             self._sockets.pop(port).close(linger=0)
+        # ZeroMQ closes behind our back.
+        for port in ports:
+            eventually(lambda port=port: not is_open(port))
 
     def close(self) -> None:
         self._context.destroy(linger=0)

@@ -1,6 +1,7 @@
 """A plain HTTP client that hides nothing, and the bodies that SGLang's ranks send."""
 
 import base64
+import contextlib
 import http.client
 import json
 from collections.abc import Mapping
@@ -103,7 +104,9 @@ class Client:
             self._kept = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         connection = self._kept
         try:
-            connection.request(method, path, body=body, headers=sent, encode_chunked=not isinstance(body, bytes | None))
+            # A server may refuse before all is sent; like every real client, look for the answer then.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, path, body=body, headers=sent)
             response = connection.getresponse()
             content = response.read()
             return Answer(response.status, response.getheader("Content-Type"), content, dict(response.getheaders()))

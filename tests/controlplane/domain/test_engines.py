@@ -1,0 +1,88 @@
+"""Engine info: one epoch a session, conflicts of old-style keys, and how sessions end."""
+
+import pytest
+
+from controlplane.domain.contact import Contact
+from controlplane.domain.engines import (
+    EngineEntry,
+    EngineTable,
+    observe_sessions,
+    publish,
+    retire_before,
+)
+
+
+def entry(session: str, *, rank: int = 0, digest: str = "d", old_style: bool = True, at: float = 0.0) -> EngineEntry:
+    return EngineEntry(rank, session, digest, 1, 8, at, old_style)
+
+
+def after(*steps: EngineEntry | tuple[str, Contact, float]) -> tuple[EngineTable, list[str]]:
+    """The table after publications and verdicts, and what happened: "published a1" for session a in epoch 1."""
+    table, happened = EngineTable(), []
+    for step in steps:
+        if isinstance(step, EngineEntry):
+            table, events = publish(table, step)
+        else:
+            table, events, _ = observe_sessions(table, {step[0]: step[1]}, step[2])
+        happened += [f"{e.kind.removeprefix('engine.')} {e.entry.session}{e.entry.epoch}" for e in events]
+    return table, happened
+
+
+A, B, C = entry("a"), entry("b"), entry("c")
+A_UP = ("a", Contact.UP, 1.0)
+DEAD = [("a", Contact.REFUSED, 2.0), ("a", Contact.REFUSED, 2.5)]
+# fmt: off
+TABLE = [
+    ("a first session", [A], "a1", "-", "published a1"),
+    ("the same again is nothing new", [A, A], "a1", "-", "published a1"),
+    ("the same session with another dictionary", [A, entry("a", digest="e")], "a1", "-", "published a1, published a1"),
+    ("another session opens an epoch", [A, B], "b2", "-", "published a1, retired a1, published b2"),
+    ("a new-style one does so beside a living session", [A, A_UP, entry("b", old_style=False)], "b2", "-",
+     "published a1, retired a1, published b2"),
+    ("an old-style one beside a living session is a conflict", [A, A_UP, B], "a1", "b2", "published a1, conflicted b2"),
+    ("told once", [A, A_UP, B, B], "a1", "b2", "published a1, conflicted b2"),
+    ("a third claimant takes the second's place", [A, A_UP, B, C], "a1", "c3",
+     "published a1, conflicted b2, retired b2, conflicted c3"),
+    ("a session that was not heard of is no living one", [A, ("a", Contact.UNREACHED, 1.0), B], "b2", "-",
+     "published a1, retired a1, published b2"),
+    ("a conflict that names its rank wins", [A, A_UP, B, entry("b", old_style=False, digest="e")], "b3", "-",
+     "published a1, conflicted b2, retired a1, retired b2, published b3"),
+    ("one refusal ends nothing", [A, A_UP, *DEAD[:1]], "a1", "-", "published a1"),
+    ("two do", [A, A_UP, *DEAD], "-", "-", "published a1, retired a1"),
+    ("two within 0.3 s do not", [A, A_UP, DEAD[0], ("a", Contact.REFUSED, 2.2)], "a1", "-", "published a1"),
+    ("an answer in between acquits", [A, A_UP, DEAD[0], A_UP, DEAD[1]], "a1", "-", "published a1"),
+    ("time-outs end nothing", [A, A_UP, ("a", Contact.UNREACHED, 2.0), ("a", Contact.SILENT, 9.0)], "a1", "-", "published a1"),
+    ("a conflict inherits", [A, A_UP, B, *DEAD], "b2", "-", "published a1, conflicted b2, retired a1, published b2"),
+    ("epochs go on after an end", [A, A_UP, *DEAD, A], "a2", "-", "published a1, retired a1, published a2"),
+    ("another rank is another key", [A, A_UP, entry("b", rank=1)], "a1 b1", "-", "published a1, published b1"),
+]
+# fmt: on
+
+
+def told(entries: dict[int, EngineEntry]) -> str:
+    return " ".join(f"{entry.session}{entry.epoch}" for _, entry in sorted(entries.items())) or "-"
+
+
+@pytest.mark.parametrize(
+    ("steps", "live", "conflicts", "happened"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
+)
+def test_sessions(steps, live, conflicts, happened):
+    table, events = after(*steps)
+    assert (told(table.live), told(table.conflicts), ", ".join(events)) == (live, conflicts, happened)
+
+
+def test_sessions_published_before_a_moment_end_with_their_launch():
+    table, _ = publish(EngineTable(), entry("old", at=10.0))
+    table, _ = publish(table, entry("new", rank=1, at=20.0))
+    table, events = retire_before(table, 15.0, "launch 1 was replaced")
+    assert told(table.live) == "new1"
+    assert [(e.entry.session, e.reason) for e in events] == [("old", "launch 1 was replaced")]
+    _, events = publish(table, entry("next", at=30.0))
+    assert events[-1].entry.epoch == 2
+
+
+def test_a_refusing_session_is_asked_again():
+    table, _ = publish(EngineTable(), A)
+    table, _, again = observe_sessions(table, {"a": Contact.REFUSED}, 1.0)
+    assert again == {"a"}
+    assert table.sessions() == {"a"}

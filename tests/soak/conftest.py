@@ -1,0 +1,47 @@
+"""Soak tests note numbers; what they found becomes docs/soak.md."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.soak.report import Report
+
+Note = Callable[..., None]
+_report = Report()
+
+
+@pytest.fixture
+def note(request: pytest.FixtureRequest) -> Note:
+    """`note("restarts", "20, slowest 0.8 s")`: a number for the report, shown with the test."""
+
+    def say(what: str, found: object) -> None:
+        print(f"{what}: {found}")
+        _report.item(request.node.nodeid).numbers.append((what, str(found)))
+
+    return say
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    outcome = yield
+    if item.get_closest_marker("soak"):
+        found = _report.item(item.nodeid)
+        found.title = _sentence(item)
+        found.seconds += call.duration
+        if outcome.failed:
+            found.outcome = "FAILED"
+        elif outcome.skipped and found.outcome is None:
+            found.outcome = "skipped"
+        elif outcome.when == "call" and found.outcome is None:
+            found.outcome = "passed"
+    return outcome
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _report.items:
+        print(f"\nwritten: {_report.write()}")
+
+
+def _sentence(item: pytest.Item) -> str:
+    name, bracket, parameters = item.name.removeprefix("test_").partition("[")
+    return name.replace("_", " ") + (f" ({parameters.rstrip(']')})" if bracket else "")
