@@ -18,7 +18,18 @@ LONGEST_VALUE = 2_000
 # ends, and the marks that reverse the direction of text.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
-TALKATIVE = ("uvicorn.access", "httpx", "httpcore", "asyncio", "django_structlog.middlewares.request")
+TALKATIVE = (
+    "uvicorn.access",
+    "httpx",
+    "httpcore",
+    "asyncio",
+    "django_structlog.middlewares.request",
+    "celery.beat",
+    "celery.worker.strategy",
+    "celery.app.trace",
+    "django_structlog.celery.receivers",
+    "psycopg.pool",
+)
 
 gate = FloodGate()
 

@@ -10,11 +10,12 @@ import fcntl
 import os
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from django.db import connections
+from django.db import OperationalError, connections
 
 from controlplane.databases import FACTS, TRAFFIC
 from controlplane.ledger.cursor import cursor
@@ -121,6 +122,10 @@ class Lease:
             if self._read()[0] != self.token:
                 raise FencedOut
             self._beat()
+            # For those who look at the table; whoever holds the write lock may make this wait for the next time.
+            with suppress(OperationalError), cursor(FACTS) as c:
+                c.execute("PRAGMA busy_timeout = 100")
+                c.execute(RENEW, (time.time(), self.token))
             return
         with cursor(FACTS) as c:
             c.execute(RENEW, (time.time(), self.token))

@@ -148,7 +148,7 @@ class Launch:
         return now - self.put_at <= JOIN_WINDOW or self.has_answering
 
     def agrees(self, topology: Topology, facts: SharedFacts) -> bool:
-        return self.topology == topology and self.facts.disagreement(facts) is None
+        return (self.topology is topology or self.topology == topology) and self.facts.disagreement(facts) is None
 
     def missing(self, limit: int = 16) -> list[Slot]:
         return self.topology.missing(self.rows, limit)

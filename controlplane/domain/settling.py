@@ -17,8 +17,21 @@ from .launch import PROOF_LASTS, Launch, Row
 
 def settle(change: Change) -> None:
     """Apply the rules of RULES until the directory rests. Each step shrinks or completes a launch, so it ends."""
-    while any(rule(change) for rule in RULES):
-        pass
+    current = change.current
+    if change.candidate is None and current is not None and _only_fills(current):
+        return
+    applied = True
+    while applied:
+        applied = False
+        for rule in RULES:
+            if rule(change):
+                applied = True
+                break
+
+
+def _only_fills(launch: Launch) -> bool:
+    """The usual case, a first launch that is not whole yet: no rule has anything to say to it."""
+    return bool(launch.rows) and not launch.served and not launch.claims and not launch.full
 
 
 def seat_claims(change: Change) -> bool:

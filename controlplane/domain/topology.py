@@ -114,7 +114,7 @@ class SharedFacts:
 
         A null agrees with anything, except for the DSpark layout, which decodes compare null included.
         """
-        if self == other:
+        if self is other or self == other:
             return None
         for name in FACT_NAMES:
             mine, theirs = getattr(self, name), getattr(other, name)

@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import os
 import resource
+import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,10 +29,6 @@ Make = Callable[..., Bootstrap]
 
 @pytest.fixture
 def own_postgres(tmp_path: Path) -> Iterator[OwnPostgres]:
-    import os
-    import shutil
-    import tempfile
-
     # Not below tmp_path, into which the server's user may not look.
     directory = Path(tempfile.mkdtemp(prefix="pdcp-crash-"))
     try:

@@ -40,6 +40,8 @@ CANDIDATES = [
     ("nor one that nobody has asked yet", SERVING + "tp0@3 token=t; tp0@4 token=u", "refused has fits neither"),
     ("one without a living rank is", SERVING + "tp0@3 token=t; unreached 3; tp0@4 token=u", "candidate 4 -; refused -"),
     ("whose port the newcomer has is", SERVING + "tp0@3 token=t; up 3; tp0@3 token=u", "candidate 3 -; refused -"),
+    ("a PUT that is refused throws nobody out", SERVING + "tp0@3 token=t; tp1@4 token=t; up 3 4; tp0@3 token=u",
+     "refused has fits neither; candidate 3 4"),
     ("a candidate whose ranks all refuse is dropped", SERVING + "tp0@3; dead 3", "serves 1 2; candidate -; health 200"),
     ("a launch is never dropped by age", "tp0@1; unreached 1; wait 1000000; unreached 1", "current 1 -"),
     ("a launch whose ranks all refuse is dropped", "tp0@1; dead 1", "current -; happened has launch.dropped"),
