@@ -6,6 +6,7 @@ to its handler with the body. Everything else, and everything seen for the first
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from .memo import KnownHead, Memo, raw
 from .outcome import Outcome, Pending
 
 REQUEST_SECONDS = 60.0
+numbers = itertools.count(1)
 
 
 class Connection(HttpToolsProtocol):
@@ -37,6 +39,8 @@ class Connection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, {})
         self.app_state = {"connection": self}
+        # Never used again, unlike an id(): it names this connection as a poller of /health.
+        self.number = next(numbers)
         self.memo = memo
         self.port = port
         self.active_at = time.monotonic()

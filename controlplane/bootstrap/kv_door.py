@@ -158,7 +158,7 @@ class KvDoor(Door):
             return replies.text(404, f"no instance is named {said.name}") if said.named else OK
         status = health_status(instance.directory, retired=instance.retired)
         request.connection.polled.add(instance.id)
-        instance.pollers.polled(id(request.connection), status, time.time())
+        instance.pollers.polled(request.connection.number, status, time.time())
         if status == 200:
             return OK
         if status == 404:

@@ -126,7 +126,7 @@ class Listeners:
         for id_ in connection.polled:
             instance = self._fleet.by_id.get(id_)
             if instance is not None:
-                instance.pollers.closed(id(connection), now)
+                instance.pollers.closed(connection.number, now)
 
     def _make_room(self) -> None:
         """Too many connections: the longest idle go. Closing a few at once keeps this from being done at every accept."""

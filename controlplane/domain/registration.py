@@ -164,11 +164,8 @@ def _rival(launch: Launch, put: Registration, now: float) -> Row | None:
 def _open(change: Change, put: Registration) -> None:
     older = change.candidate
     if older is not None:
-        # Kernels reuse ports: whoever registers from an address of the older candidate proves that its rank is gone.
-        gone = older.at.get(put.address)
-        if gone is not None:
-            older = change.unseat(older, [gone], "its address registered for another launch")
-        if older.has_living:
+        # Kernels reuse ports: whoever registers from an address of the older candidate speaks against its rank there.
+        if any(row.living and row.address != put.address for row in older.rows.values()):
             change.refused = Refused(
                 f"{put.slot} at {put.ip}:{put.port} fits neither launch of {change.before.name}, and the ranks of"
                 f" launch {older.number} ({len(older.rows)} of {older.topology.size}) answer; try again",

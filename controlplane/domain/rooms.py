@@ -76,6 +76,8 @@ class _Shard:
         return False
 
     def next_expiry_ms(self) -> int | None:
+        while self.order and self._overtaken(self.order[0]):
+            self.order.popleft()
         return self.bound[self.order[0]] >> DP_BITS if self.order else None
 
     def _overtaken(self, key: int) -> bool:
@@ -155,8 +157,11 @@ class RoomTable:
 
     def evict_oldest(self) -> bool:
         """Drop the binding that expires first (bindings of one instance share one time to live)."""
-        full = [shard for shard in self._shards if shard.order]
-        return bool(full) and min(full, key=_Shard.next_expiry_ms).evict_oldest()  # type: ignore[arg-type]
+        oldest = min(
+            ((expiry, n) for n, shard in enumerate(self._shards) if (expiry := shard.next_expiry_ms()) is not None),
+            default=None,
+        )
+        return oldest is not None and self._shards[oldest[1]].evict_oldest()
 
     def next_expiry_ms(self) -> int | None:
         """When the oldest binding expires: what says which of several tables has it."""

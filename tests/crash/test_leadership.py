@@ -43,6 +43,10 @@ class Pair:
         return AT_ONCE_SECONDS if self.one_host else TAKE_OVER_SECONDS
 
 
+# Where a death is seen by the file lock, and where the lease has to run out.
+both_ways = pytest.mark.parametrize("pair", ["sqlite-one-host", "postgresql-two-hosts"], indirect=True)
+
+
 @pytest.fixture(params=["sqlite-one-host", "postgresql-one-host", "postgresql-two-hosts"])
 def pair(request: pytest.FixtureRequest, make_bootstrap: Callable[..., Bootstrap], tmp_path: Path) -> Pair:
     """One leads, one stands by."""
@@ -58,6 +62,7 @@ def pair(request: pytest.FixtureRequest, make_bootstrap: Callable[..., Bootstrap
     return Pair(backend, first, second, other is backend)
 
 
+@both_ways
 def test_a_stand_by_listens_nowhere(pair: Pair):
     assert pair.other.child.lines == [f"bootstrap standing by pid={pair.other.pid}"]
     assert not is_open(pair.other.kv_port)
@@ -87,6 +92,7 @@ def test_the_stand_by_takes_over_after_kill_9_and_never_do_both_acknowledge(pair
     check_stored(pair, hammer, leaders=2)
 
 
+@both_ways
 def test_sigterm_hands_over_at_once(pair: Pair):
     async def play() -> tuple[Hammer, float]:
         async with Hammer(pair.ports) as hammer:
@@ -119,6 +125,7 @@ def test_leadership_stays_where_it_is_however_often_it_was_handed_over(pair: Pai
     assert _token(pair.backend) == 4
 
 
+@both_ways
 def test_of_two_stand_bys_exactly_one_takes_over(pair: Pair, make_bootstrap: Callable[..., Bootstrap]):
     third = make_bootstrap(pair.backend)
     third.launch().wait_standing_by()
@@ -135,6 +142,7 @@ def test_of_two_stand_bys_exactly_one_takes_over(pair: Pair, make_bootstrap: Cal
     check_stored(pair, hammer, leaders=2)
 
 
+@both_ways
 def test_a_leader_that_was_frozen_answers_nothing_writes_nothing_and_stands_by(pair: Pair):
     async def play() -> tuple[Hammer, dict[str, bytes], float]:
         assert await _put(pair.leader, "default", 5000) == 200

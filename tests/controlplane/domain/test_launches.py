@@ -101,7 +101,8 @@ PROMOTION = [
     ("an old rank at an address of the candidate is in nobody's way", SERVING + "tp0@1 token=t; tp1@4 token=t; dead 2; up 1 4",
      "current 1 4; candidate -"),
     ("an operator may supersede", CHALLENGED + "supersede", "current 3 4; health 503"),
-    ("but not with half a candidate", SERVING + "tp0@3 token=t; supersede", "refused has dp0 cp0 tp1 pp0 not registered; serves 1 2"),
+    ("but not with half a candidate", SERVING + "tp0@3 token=t; supersede",
+     "refused has dp0 cp0 tp1 pp0 not registered; serves 1 2"),
     ("nor without one", SERVING + "supersede", "refused has no candidate"),
     ("ranks that cannot be asked do not hold it up", "tp0@1; tp1@2; unreached 1 2; tp0@3; tp1@4; unreached 1 2 3 4",
      "current 3 4; unchecked True; health 503"),
@@ -110,6 +111,10 @@ PROMOTION = [
     ("and then counts", SERVING + "silent 1 2; wait 99; tp0@3 token=t; tp1@4 token=t; up 3 4; silent 1 2", "current 3 4"),
     ("a full launch has a right to its first round", "tp0@1; tp1@2; tp0@3 token=t outside; tp1@4 token=t outside",
      "current 1 2; candidate 3 4"),
+    ("an unfinished launch steps back and may go on", "tp0@1 token=t; up 1; tp0@3 token=u; tp1@4 token=u; up 3 4",
+     "serves 3 4; candidate 1 -"),
+    ("and is there when its time comes",
+     "tp0@1 token=t; up 1; tp0@3 token=u; tp1@4 token=u; up 3 4; tp1@2 token=t; up 1 2; dead 3 4", "current 1 2; candidate -"),
     ("whose other ranks are gone takes over half", SERVING + "tp0@3; up 3; dead 1 2", "current 3 -; health 503"),
 ]
 CLAIMS = [

@@ -16,7 +16,10 @@ from tests.controlplane.domain.scene import registration as put
 KINDS = {cls.kind for cls in vars(events).values() if isinstance(cls, type) and getattr(cls, "kind", "")} | {
     cls.kind for cls in vars(engines).values() if isinstance(cls, type) and getattr(cls, "kind", "")
 }
-EVERYTHING = "tp0@1 token=t; tp1@2 token=t; up 1 2; tp0@9 token=t; tp0@3 token=u outside; tp1@4 token=u layout=hnd; up 4; dead 1; flushed"
+EVERYTHING = (
+    "tp0@1 token=t; tp1@2 token=t; up 1 2; tp0@9 token=t; tp0@3 token=u outside; tp1@4 token=u layout=hnd; up 4;"
+    " dead 1; flushed"
+)
 
 
 def test_every_kind_of_event_is_followed():
