@@ -7,6 +7,7 @@ to its handler with the body. Everything else, and everything seen for the first
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +16,21 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from controlplane.protocol.replies import Reply
+from controlplane.floodgate import FloodGate
+from controlplane.protocol.replies import Reply, text
 
 from .memo import KnownHead, Memo, raw
 from .outcome import Outcome, Pending
 
 REQUEST_SECONDS = 60.0
+MAX_HEAD_BYTES = 65_536
+HEAD_TOO_LARGE = text(431, f"the request line and headers are larger than {MAX_HEAD_BYTES} bytes", close=True)
+
+# What uvicorn says of broken requests, a few times a minute instead of once for each.
+_gate = FloodGate(per_source=3, per_kind=3, window_seconds=60)
+http_log = logging.getLogger("controlplane.bootstrap.http")
+http_log.addFilter(lambda record: _gate.admit("", str(record.msg), now=time.monotonic()).admitted)
+
 numbers = itertools.count(1)
 
 
@@ -52,6 +62,9 @@ class Connection(HttpToolsProtocol):
         self._data: bytes | None = None
         self._pending = False
         self._backlog: list[bytes] = []
+        self._head_bytes = 0
+        self._in_head = False
+        self.logger = http_log
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -85,6 +98,10 @@ class Connection(HttpToolsProtocol):
                         return
             self._data = data
         super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._write(HEAD_TOO_LARGE)
 
     def _begin(self, known: KnownHead, body: bytes) -> None:
         outcome: Outcome = known.begin(known.request.again(self), body)
@@ -114,7 +131,12 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self.began_at = self.active_at
+        self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self.began_at = None

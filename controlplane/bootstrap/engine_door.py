@@ -9,9 +9,11 @@ from typing import Any
 
 from controlplane.domain.engines import EngineEntry
 from controlplane.domain.errors import Refused
+from controlplane.probes.networks import ProbePolicy
+from controlplane.probes.tcp import split_session
 from controlplane.protocol import engine_info
-from controlplane.protocol.engine_info import BadRank, Publication
-from controlplane.protocol.replies import ENGINE_METHOD, ENGINE_NOT_FOUND, OK, Reply
+from controlplane.protocol.engine_info import Publication, Unreadable
+from controlplane.protocol.replies import ENGINE_NOT_FOUND, OK, Reply, engine_method
 
 from .door import Door, Request
 from .kv_door import Adopt, Ready
@@ -64,6 +66,7 @@ class EngineDoor(Door):
         recorder: Recorder,
         parse: Parse,
         fetch_body: FetchBody,
+        policy: ProbePolicy,
         adopt: Adopt,
         ready: Ready,
         **more: Any,
@@ -71,24 +74,25 @@ class EngineDoor(Door):
         super().__init__(*args, **more)
         self.recorder = recorder
         self.parse = parse
+        self.policy = policy
         self.fetch_body = fetch_body
         self.adopt = adopt
         self.ready = ready
         self.prepared = Prepared(PREPARED_BYTES)
 
     def refusal(self, refused: Refused) -> Reply:
-        return engine_info.refusal(refused)
+        return refused.reply if isinstance(refused, Unreadable) else engine_info.refusal(refused)
 
     async def answer(self, request: Request) -> Reply:
         path, method = request.path, request.method
         if path[:3] == "/i/":
             path = "/" + path[3:].partition("/")[2]
         if path in READ_PATHS:
-            return await self.get_info(request) if method == "GET" else ENGINE_METHOD
+            return await self.get_info(request) if method == "GET" else engine_method("GET")
         if path == "/register_transfer_engine_info":
-            return await self.register(request) if method == "PUT" else ENGINE_METHOD
+            return await self.register(request) if method == "PUT" else engine_method("PUT")
         if path in ("/health", "/livez"):
-            return OK if method == "GET" else ENGINE_METHOD
+            return OK if method == "GET" else engine_method("GET")
         if path == "/readyz":
             return self.ready()
         return ENGINE_NOT_FOUND
@@ -96,18 +100,24 @@ class EngineDoor(Door):
     async def register(self, request: Request) -> Reply:
         self.check_writer(request)
         body = await self.body(request)
+        engine_info.check_body(body)
         publication = await self.parse(body) if len(body) > LARGE_BODY else engine_info.read_publication(body)
         del body
+        probeable = self.may_probe(publication.session, request.source)
         said = meant(self.fleet, request.headers, request.path, request.connection.port)
         instance = said.instance if said.instance is not None else await self.adopt(said.name)
-        operation = PublishEngine(instance, publication)
+        operation = PublishEngine(instance, publication, probeable=probeable)
         await self.recorder.submit(operation)
         return operation.reply
+
+    def may_probe(self, session: str, source: str) -> bool:
+        where = split_session(session)
+        return where is not None and self.policy.may_probe(*where, source_ip=source)
 
     async def get_info(self, request: Request) -> Reply:
         try:
             rank = engine_info.read_rank_query(request.query)
-        except BadRank as bad:
+        except Unreadable as bad:
             return bad.reply
         said = meant(self.fleet, request.headers, request.path, request.connection.port)
         if said.instance is None and said.named:

@@ -12,7 +12,7 @@ from controlplane.domain.health import health_status
 from controlplane.probes.networks import ProbePolicy
 from controlplane.protocol import heartbeat, kv, replies
 from controlplane.protocol.reading import short_text
-from controlplane.protocol.replies import KV_METHOD, KV_NOT_FOUND, OK, ROUTE_METHOD, Reply
+from controlplane.protocol.replies import KV_NOT_FOUND, OK, Reply
 
 from .door import Door, Request
 from .fleet import Instance
@@ -71,7 +71,7 @@ class KvDoor(Door):
             return self.ready() if path == "/readyz" else KV_NOT_FOUND
         handler = methods.get(request.method)
         if handler is None:
-            return ROUTE_METHOD if path == "/route" else KV_METHOD
+            return replies.kv_method(methods, route=path == "/route")
         return await handler(request)
 
     def meant(self, request: Request) -> Meant:

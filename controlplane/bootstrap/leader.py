@@ -159,6 +159,7 @@ class Leader:
             fleet,
             body_limit=knobs.engine_body_limit,
             parse=self.packer.parse,
+            policy=policy,
             fetch_body=lambda digest: self._read(load_engine_body, digest),
             **common,
         )
@@ -205,7 +206,7 @@ class Leader:
             self._announced = self.recorder.revision
             self._wake.set()
         for stage in staged:
-            if stage.probe or stage.again or stage.sessions or stage.sources:
+            if stage.probe or stage.again or stage.sessions or stage.sessions_again or stage.sources:
                 self.watch.wanted(stage)
 
     async def _wake_readers(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import resource
+import socket
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,7 +88,12 @@ class Listeners:
 
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(connect, host, port, backlog=BACKLOG, start_serving=False)
+            if host == "::":
+                # asyncio would serve IPv6 alone; the wildcard means everybody.
+                both = socket.create_server((host, port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+                server = await loop.create_server(connect, sock=both, backlog=BACKLOG, start_serving=False)
+            else:
+                server = await loop.create_server(connect, host, port, backlog=BACKLOG, start_serving=False)
         except OSError as problem:
             why = "another process listens there" if problem.errno == errno.EADDRINUSE else problem.strerror
             raise PortTaken(host, port, variable, why or str(problem)) from problem

@@ -33,7 +33,7 @@ SELECT r.instance_id, r.launch, r.dp, r.cp, r.tp, r.pp, r.ip, r.port, r.http_por
 FROM controlplane_rank r JOIN controlplane_launch l ON l.instance_id = r.instance_id AND l.number = r.launch
 WHERE r.left_at IS NULL AND l.ended_at IS NULL"""
 ENGINES = """
-SELECT instance_id, rank, epoch, session, digest, tensors, total_bytes, old_style, state, at
+SELECT instance_id, rank, epoch, session, digest, tensors, total_bytes, old_style, state, at, greeted
 FROM controlplane_engineinfo WHERE state <> 'retired'"""
 EPOCHS = "SELECT instance_id, rank, MAX(epoch) FROM controlplane_engineinfo GROUP BY instance_id, rank"
 ROOMS = """
@@ -140,8 +140,8 @@ def _claims(text: str) -> dict[Slot, Row]:
 
 def _engines() -> dict[int, EngineTable]:
     tables: dict[int, EngineTable] = {}
-    for instance, rank, epoch, session, digest, tensors, total, old_style, state, at in rows(ENGINES):
-        entry = EngineEntry(rank, session, digest, tensors, total, at, bool(old_style), epoch)
+    for instance, rank, epoch, session, digest, tensors, total, old_style, state, at, greeted in rows(ENGINES):
+        entry = EngineEntry(rank, session, digest, tensors, total, at, bool(old_style), epoch, greeted=bool(greeted))
         table = tables.get(instance, EngineTable())
         if state == "live":
             tables[instance] = replace(table, live={**table.live, rank: entry})

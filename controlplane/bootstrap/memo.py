@@ -62,7 +62,11 @@ class Memo:
 
 def raw(reply: Reply, *, close: bool = False, head_only: bool = False) -> bytes:
     """The answer as it goes over the wire."""
-    more = (b"connection: close\r\n" if close else b"") + (b"retry-after: 1\r\n" if reply.status == 503 else b"")
+    more = reply.headers
+    if close:
+        more += b"connection: close\r\n"
+    if reply.status == 503:
+        more += b"retry-after: 1\r\n"
     body = b"" if head_only else reply.body
     return b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b" % (
         STATUS[reply.status],

@@ -15,7 +15,7 @@ from controlplane.domain.launch import Address, Launch
 from controlplane.domain.observation import observe
 from controlplane.domain.registration import register
 from controlplane.domain.topology import Slot
-from controlplane.ledger.writes import DROP_BODY, KEEP_BODY, Writes
+from controlplane.ledger.writes import DROP_BODY, KEEP_BODY, MEET, Writes
 from controlplane.protocol.engine_info import Publication
 from controlplane.protocol.engine_info import refusal as engine_refusal
 from controlplane.protocol.replies import OK
@@ -73,33 +73,41 @@ class Observe(Operation):
             staged.apply(decision, writes, now)
             retire_engines_of(before, staged, writes, now, decision.events)
         if self.sessions:
-            staged.engines, events, again = observe_sessions(staged.engines, self.sessions, now)
-            writes.add_engine(self.instance.id, self.instance.name, events, now)
-            staged.sessions |= again
+            heard = observe_sessions(staged.engines, self.sessions, now)
+            staged.engines = heard.table
+            writes.add_engine(self.instance.id, self.instance.name, heard.events, now)
+            for entry in heard.met:
+                writes.ordered.append((MEET, (self.instance.id, entry.rank, entry.epoch)))
+            staged.sessions_again |= heard.again
 
 
 class PublishEngine(Operation):
     """`PUT /register_transfer_engine_info`."""
 
-    __slots__ = ("publication",)
+    __slots__ = ("probeable", "publication")
 
-    def __init__(self, instance: Instance, publication: Publication) -> None:
+    def __init__(self, instance: Instance, publication: Publication, *, probeable: bool) -> None:
         super().__init__(instance)
         self.publication = publication
+        self.probeable = probeable
 
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
         if self.instance.retired:
             raise Refused(f"instance {self.instance.name} is retired; add it again to use it", code="conflict")
         p = self.publication
-        entry = EngineEntry(p.rank, p.session, p.digest, p.tensors, p.total_bytes, now, p.old_style)
+        entry = EngineEntry(
+            p.rank, p.session, p.digest, p.tensors, p.total_bytes, now, p.old_style, probeable=self.probeable
+        )
         before = staged.engines.live.get(p.rank)
         staged.engines, events = publish(staged.engines, entry)
         if events:
             writes.ordered.append((KEEP_BODY, (p.digest, p.compressed, p.size_bytes)))
             writes.add_engine(self.instance.id, self.instance.name, events, now)
             if before is not None and before.digest != p.digest:
-                writes.ordered.append((DROP_BODY, (before.digest,)))
+                writes.last.append((DROP_BODY, (before.digest,)))
         staged.sessions.add(p.session)
+        if rival := staged.engines.live.get(p.rank):
+            staged.sessions.add(rival.session)
         self.reply = OK
 
     def refuse(self, refused: Refused) -> None:

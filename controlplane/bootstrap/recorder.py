@@ -42,6 +42,7 @@ class Staged:
     probe: set[Address] = field(default_factory=set)
     again: set[Address] = field(default_factory=set)
     sessions: set[str] = field(default_factory=set)
+    sessions_again: set[str] = field(default_factory=set)
     sources: dict[Address, str] = field(default_factory=dict)
     workspace: Workspace = field(default_factory=dict)
 

@@ -89,6 +89,9 @@ class RoomRecorder:
                 continue
             self._publish(rows, now)
             done.set_result(True)
+            if self._collisions:
+                # They are stored with the next batch; if nobody comes, they are a batch of their own.
+                self._arrived.set()
             await self._breath.take()
 
     async def _append(self, rows: list[tuple[int, int, int, int]], collisions: list[Any]) -> None:

@@ -59,6 +59,8 @@ class Watch:
         for address in staged.again:
             loop.call_later(CONFIRM_AFTER + 0.02, self.ask, staged.instance, address)
         for session in staged.sessions:
+            self.ask_session(staged.instance, session)
+        for session in staged.sessions_again:
             loop.call_later(CONFIRM_AFTER + 0.02, self.ask_session, staged.instance, session)
 
     def ask(self, instance: Instance, address: Address) -> None:
@@ -111,9 +113,9 @@ class Watch:
 
     async def _probe_session(self, instance: Instance, session: str) -> None:
         where = split_session(session)
-        if where is None or not self.policy.may_probe(*where, source_ip=""):
-            return
-        contact = await connect(*where, timeout=self._prober.timeout)
+        contact = Contact.UNREACHED
+        if where is not None and self.policy.may_probe(*where, source_ip=""):
+            contact = await connect(*where, timeout=self._prober.timeout)
         self._session_answers[instance.id][session] = contact
         self._answered.set()
 

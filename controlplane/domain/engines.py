@@ -19,7 +19,8 @@ from .launch import CONFIRM_AFTER
 class EngineEntry:
     """One published session. `digest` names the stored dictionary; bytes never come into the domain.
 
-    `old_style` says that only `tp_rank` was sent, so another stage may mean the same key.
+    `old_style` says that only `tp_rank` was sent, so another stage may mean the same key. `greeted`: it accepted a
+    connection once, so a refusal means something.
     """
 
     rank: int
@@ -32,11 +33,19 @@ class EngineEntry:
     epoch: int = 1
     contact: Contact = Contact.UNPROBED
     refused_at: float | None = None
+    greeted: bool = False
+    probeable: bool = True
+
+    @property
+    def living(self) -> bool:
+        """Answers, may yet prove to, or answered once and was not refused since: nobody takes its rank."""
+        pending = self.contact is Contact.UNPROBED and self.probeable
+        return self.contact is Contact.UP or pending or (self.greeted and self.contact is not Contact.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTable:
-    """`live` answers look-ups; `conflicts` are living second claims of an old-style key: kept, shown, not served."""
+    """`live` answers look-ups; `conflicts` are second claims of a rank whose session lives: kept, shown, not served."""
 
     live: Mapping[int, EngineEntry] = field(default_factory=dict)
     conflicts: Mapping[int, EngineEntry] = field(default_factory=dict)
@@ -92,25 +101,27 @@ class EngineRetired(EngineEvent):
 EngineChange = tuple[EngineTable, list[EngineEvent]]
 
 
+@dataclass(frozen=True, slots=True)
+class SessionRound:
+    """What a round of probes comes to: sessions to ask `again` after CONFIRM_AFTER, and entries that `met` us first."""
+
+    table: EngineTable
+    events: list[EngineEvent]
+    again: set[str]
+    met: list[EngineEntry]
+
+
 def publish(table: EngineTable, entry: EngineEntry) -> EngineChange:
-    """A session's dictionary for its rank. The same session replaces its own; another one opens a new epoch,
-    unless the key is old-style and its present session is known to be alive: that is a conflict."""
+    """A session's dictionary for its rank. The same session replaces its own; another one opens a new epoch, unless
+    the present session lives: then it is a conflict, whoever is right (two stages with one old-style key, a forgery)."""
     present = table.live.get(entry.rank)
     if present is not None and present.session == entry.session:
         if present.digest == entry.digest:
             return table, []
-        return _make_live(table, replace(entry, epoch=present.epoch))
-    if present is not None and entry.old_style and present.contact is Contact.UP:
-        known = table.conflicts.get(entry.rank)
-        if known is not None and (known.session, known.digest) == (entry.session, entry.digest):
-            return table, []
-        kept = replace(entry, epoch=_next_epoch(table, entry.rank))
-        over: list[EngineEvent] = (
-            [EngineRetired(0, known, f"session {entry.session} claimed after it")] if known else []
-        )
-        conflicts = {**table.conflicts, entry.rank: kept}
-        epochs = {**table.epochs, entry.rank: kept.epoch}
-        return replace(table, conflicts=conflicts, epochs=epochs), [*over, EngineConflicted(0, kept)]
+        kept = replace(entry, epoch=present.epoch, contact=present.contact, greeted=present.greeted)
+        return _make_live(table, kept)
+    if present is not None and present.living:
+        return _conflict(table, entry)
     events: list[EngineEvent] = []
     if present is not None:
         events.append(EngineRetired(0, present, f"session {entry.session} took its place"))
@@ -118,36 +129,57 @@ def publish(table: EngineTable, entry: EngineEntry) -> EngineChange:
     return table, events + published
 
 
-def observe_sessions(
-    table: EngineTable, verdicts: Mapping[str, Contact], now: float
-) -> tuple[EngineTable, list[EngineEvent], set[str]]:
-    """Apply probes of sessions. One that refuses twice is retired, and a conflict takes its place.
-
-    The third value are sessions to ask again after CONFIRM_AFTER.
-    """
+def observe_sessions(table: EngineTable, verdicts: Mapping[str, Contact], now: float) -> SessionRound:
+    """Apply probes of sessions. One that answered once and refuses twice is retired; a conflict takes the place of a
+    session that is gone, or that nobody ever reached."""
     events: list[EngineEvent] = []
     again: set[str] = set()
+    met: list[EngineEntry] = []
     live, conflicts = dict(table.live), dict(table.conflicts)
     for entries in (live, conflicts):
-        for rank, entry in list(entries.items()):
-            contact = verdicts.get(entry.session, Contact.UNPROBED)
+        for rank, before in list(entries.items()):
+            contact = verdicts.get(before.session, Contact.UNPROBED)
             if contact is Contact.UNPROBED:
                 continue
-            if contact is not Contact.REFUSED:
-                entries[rank] = replace(entry, contact=contact, refused_at=None)
-            elif entry.refused_at is None:
-                entries[rank] = replace(entry, refused_at=now)
+            entry = entries[rank] = _observed(before, contact, now)
+            if entry.greeted and not before.greeted:
+                met.append(entry)
+            if entry.refused_at is not None and entry.contact is not Contact.REFUSED:
                 again.add(entry.session)
-            elif now - entry.refused_at >= CONFIRM_AFTER:
+            elif entry.contact is Contact.REFUSED and (entry.greeted or entries is conflicts):
                 del entries[rank]
-                events.append(EngineRetired(0, entry, f"session {entry.session} refuses connections"))
-            else:
-                again.add(entry.session)
-    for rank, entry in list(conflicts.items()):
-        if rank not in live:
-            live[rank] = conflicts.pop(rank)
-            events.append(EnginePublished(0, entry))
-    return EngineTable(live, conflicts, table.epochs), events, again
+                events.append(EngineRetired(0, before, f"session {before.session} refuses connections"))
+    for rank, claim in list(conflicts.items()):
+        holder = live.get(rank)
+        if holder is not None and holder.living:
+            continue
+        if holder is not None:
+            events.append(
+                EngineRetired(0, holder, f"it was never reached, and session {claim.session} claims its rank")
+            )
+        live[rank] = conflicts.pop(rank)
+        events.append(EnginePublished(0, claim))
+    return SessionRound(EngineTable(live, conflicts, table.epochs), events, again, met)
+
+
+def _observed(entry: EngineEntry, contact: Contact, now: float) -> EngineEntry:
+    if contact is not Contact.REFUSED:
+        greeted = entry.greeted or contact is Contact.UP
+        return replace(entry, contact=contact, refused_at=None, greeted=greeted)
+    if entry.refused_at is None:
+        return replace(entry, refused_at=now)
+    return replace(entry, contact=contact) if now - entry.refused_at >= CONFIRM_AFTER else entry
+
+
+def _conflict(table: EngineTable, entry: EngineEntry) -> EngineChange:
+    known = table.conflicts.get(entry.rank)
+    if known is not None and (known.session, known.digest) == (entry.session, entry.digest):
+        return table, []
+    kept = replace(entry, epoch=_next_epoch(table, entry.rank))
+    over: list[EngineEvent] = [EngineRetired(0, known, f"session {entry.session} claimed after it")] if known else []
+    conflicts = {**table.conflicts, entry.rank: kept}
+    epochs = {**table.epochs, entry.rank: kept.epoch}
+    return replace(table, conflicts=conflicts, epochs=epochs), [*over, EngineConflicted(0, kept)]
 
 
 def retire_before(table: EngineTable, at: float, reason: str) -> EngineChange:

@@ -29,7 +29,7 @@ def commit(alias: str, token: int, writes: Writes) -> int:
     """Facts, then head and events, behind the fence. The head's revision, 0 when there was no event."""
 
     def send(execute: Callable[..., Any]) -> Any:
-        for sql, values in writes.ordered:
+        for sql, values in [*writes.ordered, *writes.last]:
             execute(sql, values)
         _insert(execute, tables.RANK, list(writes.ranks.values()))
         _insert(execute, tables.WORKER_LEASE, list(writes.leases.values()))

@@ -113,7 +113,7 @@ class RoomStore(Writer):
 
 
 def _write(cursor: Any, writes: Writes) -> int:
-    for sql, values in writes.ordered:
+    for sql, values in [*writes.ordered, *writes.last]:
         cursor.execute(sql, values)
     _insert(cursor, tables.RANK, list(writes.ranks.values()))
     _insert(cursor, tables.WORKER_LEASE, list(writes.leases.values()))

@@ -33,13 +33,14 @@ CLAIMS = "UPDATE controlplane_launch SET claims = %s WHERE instance_id = %s AND 
 HEALTH = "UPDATE controlplane_instance SET debt_since = %s, debt_hold = %s WHERE id = %s"
 PUBLISH = """
 INSERT INTO controlplane_engineinfo
- (instance_id, rank, epoch, session, digest, tensors, total_bytes, old_style, state, at, ended_reason)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '')
+ (instance_id, rank, epoch, session, digest, tensors, total_bytes, old_style, state, at, greeted, ended_reason)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '')
 ON CONFLICT (instance_id, rank, epoch) DO UPDATE SET digest = excluded.digest, tensors = excluded.tensors,
  total_bytes = excluded.total_bytes, state = excluded.state, at = excluded.at, old_style = excluded.old_style"""
 RETIRE_ENGINE = """
 UPDATE controlplane_engineinfo SET state = 'retired', ended_at = %s, ended_reason = %s
 WHERE instance_id = %s AND rank = %s AND epoch = %s"""
+MEET = "UPDATE controlplane_engineinfo SET greeted = TRUE WHERE instance_id = %s AND rank = %s AND epoch = %s"
 KEEP_BODY = """
 INSERT INTO controlplane_enginebody (digest, compressed, size_bytes) VALUES (%s, %s, %s)
 ON CONFLICT (digest) DO NOTHING"""
@@ -56,6 +57,8 @@ class Writes:
     ranks: dict[tuple[int, ...], tuple[Any, ...]] = field(default_factory=dict)
     leases: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     ordered: list[Statement] = field(default_factory=list)
+    # After all others: what looks whether anybody still needs something.
+    last: list[Statement] = field(default_factory=list)
     events: list[EventRow] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -79,11 +82,12 @@ class Writes:
             entry = event.entry
             if isinstance(event, EngineRetired):
                 self.ordered.append((RETIRE_ENGINE, (now, event.reason, instance, entry.rank, entry.epoch)))
-                self.ordered.append((DROP_BODY, (entry.digest,)))
+                self.last.append((DROP_BODY, (entry.digest,)))
             elif isinstance(event, EnginePublished | EngineConflicted):
                 state = "live" if isinstance(event, EnginePublished) else "conflict"
                 values = (instance, entry.rank, entry.epoch, entry.session, entry.digest, entry.tensors)
-                self.ordered.append((PUBLISH, (*values, entry.total_bytes, entry.old_style, state, entry.at)))
+                more = (entry.total_bytes, entry.old_style, state, entry.at, entry.greeted)
+                self.ordered.append((PUBLISH, (*values, *more)))
             self.note(name, event, now)
 
     def note(self, name: str, event: happened.Event, now: float, *, actor: str = "", reason: str = "") -> None:

@@ -27,6 +27,8 @@ class EngineInfo(models.Model):
     tensors = models.PositiveIntegerField()
     total_bytes = models.PositiveBigIntegerField()
     old_style = models.BooleanField(default=False)
+    # It accepted a connection once, so that a refusal means something.
+    greeted = models.BooleanField(default=False)
     state = models.CharField(max_length=10, choices=State.choices)
     at = models.FloatField()
     ended_at = models.FloatField(null=True)

@@ -77,7 +77,7 @@ class ProbePolicy:
         why_not = unusable(address)
         if why_not:
             return f"{ip} is {why_not}"
-        if address.is_loopback and source_ip and not is_loopback(source_ip):
+        if address.is_loopback and self._is_afar(source_ip):
             return f"{ip} is {FLAG_SENTENCES[LOOPBACK_FROM_AFAR]}"
         if not contains(self.allowed, ip):
             return f"{ip} is {FLAG_SENTENCES[OUTSIDE_NETWORKS]}"
@@ -90,11 +90,15 @@ class ProbePolicy:
 
         A name has no flag but loopback's: where it leads is known only when it is resolved.
         """
-        if source_ip and is_loopback(ip) and not is_loopback(source_ip):
+        if is_loopback(ip) and self._is_afar(source_ip):
             return (UNPROBED, LOOPBACK_FROM_AFAR)
         if parse_ip(ip) is not None and not contains(self.allowed, ip):
             return (UNPROBED, OUTSIDE_NETWORKS)
         return ()
+
+    def _is_afar(self, source_ip: str) -> bool:
+        """Whether whoever speaks from there sits on another host. Our own address is loopback by another name."""
+        return bool(source_ip) and not self._is_ours(source_ip)
 
     def _is_ours(self, ip: str) -> bool:
         return is_loopback(ip) or ip in self.own_addresses or bool(self.is_own and self.is_own(ip))

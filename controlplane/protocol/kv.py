@@ -179,7 +179,7 @@ def read_query(body: bytes) -> list[int]:
     """`POST /query_dp_ranks`: the rooms asked for, in order. Rooms that cannot exist are dropped: nobody bound them."""
     try:
         rooms: list[int] = FAST_QUERY.decode(body).bootstrap_rooms
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
         mixed: QueryBody = decoded(QUERY, body, "POST /query_dp_ranks")
         rooms = [lenient_int(r, "bootstrap_rooms") if isinstance(r, str) else r for r in mixed.bootstrap_rooms]
     if rooms and (min(rooms) < 0 or max(rooms) > MAX_ROOM):

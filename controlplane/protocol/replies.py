@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,15 +32,26 @@ class Reply:
     body: bytes
     content_type: bytes = TEXT
     close: bool = False
+    # More header lines, each with its line end.
+    headers: bytes = b""
 
 
 OK = Reply(200, b"OK")
 KV_NOT_FOUND = Reply(404, b"404: Not Found")
-KV_METHOD = Reply(405, b"405: Method Not Allowed")
-ROUTE_METHOD = Reply(405, b"Method not allowed", JSON)
 MISSING_INPUTS = Reply(400, b"Missing inputs for bootstrap server.")
 ENGINE_NOT_FOUND = Reply(404, b'{"detail":"Not Found"}', PLAIN_JSON)
-ENGINE_METHOD = Reply(405, b'{"detail":"Method Not Allowed"}', PLAIN_JSON)
+
+
+def kv_method(allowed: Iterable[str], *, route: bool) -> Reply:
+    """405 as aiohttp says it; `/route` has a text of its own under a JSON type, as in SGLang."""
+    allow = f"allow: {', '.join(allowed)}\r\n".encode()
+    if route:
+        return Reply(405, b"Method not allowed", JSON, headers=allow)
+    return Reply(405, b"405: Method Not Allowed", headers=allow)
+
+
+def engine_method(allowed: str) -> Reply:
+    return Reply(405, b'{"detail":"Method Not Allowed"}', PLAIN_JSON, headers=f"allow: {allowed}\r\n".encode())
 
 
 def text(status: int, sentence: str, *, close: bool = False) -> Reply:

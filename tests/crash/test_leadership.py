@@ -88,7 +88,8 @@ def test_the_stand_by_takes_over_after_kill_9_and_never_do_both_acknowledge(pair
     assert took <= pair.take_over_seconds
     assert hammer.reigns() == [0, 1]
     assert hammer.refused == []
-    assert pair.leader.child.lines[-1] == f"bootstrap standing by pid={pair.leader.pid}"
+    pair.leader.wait_standing_by()
+    assert pair.leader.child.lines == [f"bootstrap standing by pid={pair.leader.pid}"]
     check_stored(pair, hammer, leaders=2)
 
 

@@ -90,6 +90,10 @@ COMPLETION = [
      "serves 3 2; candidate -; health 200"),
     ("a rank that restarts before its death is noticed too", SERVING + "tp0@3; up 3; dead 1; up 2 3",
      "current 3 2; candidate -; health 503"),
+    ("also when one rank has its old port",
+     "tp1@2 of=3; tp2@6 of=3; up 2 6; tp0@3 of=3; tp1@4 of=3; tp2@6 of=3; dead 2; up 3 4 6", "serves 3 4 6; candidate -"),
+    ("and one that its neighbours outlive while they PUT again", "tp0@1 of=3; tp1@2 of=3; tp2@3 of=3; up 1 2 3;"
+     "tp0@4 of=3; tp1@2 of=3; up 4; dead 1; up 2 3 4; flushed", "serves 4 2 3; candidate -"),
     ("as one that restarts after it", SERVING + "dead 1; tp0@3; up 2 3", "current 3 2; candidate -; health 503"),
 ]
 PROMOTION = [
