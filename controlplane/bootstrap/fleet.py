@@ -9,12 +9,14 @@ from controlplane.domain.directory import Directory
 from controlplane.domain.engines import EngineTable
 from controlplane.domain.errors import Refused
 from controlplane.domain.health import Pollers
+from controlplane.domain.launch import Address
 from controlplane.domain.rooms import Rooms
 from controlplane.protocol.replies import Reply
 
 from .memo import Memo
 
 MAX_INSTANCES = 20_000
+MAX_HOLDERS = 500_000
 DEFAULT_NAME = "default"
 
 
@@ -72,6 +74,8 @@ class Fleet:
         self.by_alias: dict[str, Instance] = {}
         self.by_port: dict[int, Instance] = {}
         self.rooms = Rooms(limit=room_limit)
+        # Who registered last from an address of its own: one host's port is one rank, of one instance.
+        self.holders: dict[Address, int] = {}
         self._shared: list[Instance] = []
 
     def add(self, instance: Instance) -> None:
@@ -95,6 +99,23 @@ class Fleet:
         self._shared = [i for i in live if not i.own_port and i.role != "decode"]
         for instance in self.by_name.values():
             instance.forget_answers()
+
+    def index_holders(self) -> None:
+        """Who is registered at which address now; forgets those that are gone."""
+        self.holders = {
+            address: instance.id
+            for instance in self.by_id.values()
+            for launch in instance.directory.launches()
+            for address in launch.at
+        }
+
+    def hold(self, address: Address, instance: Instance) -> Instance | None:
+        """A rank of `instance` registered from this address of its own; the other instance that thought it had it."""
+        before = self.by_id.get(self.holders.get(address, 0))
+        self.holders[address] = instance.id
+        if len(self.holders) > MAX_HOLDERS:
+            self.index_holders()
+        return before if before is not instance else None
 
     def named(self, name: str) -> Instance | None:
         return self.by_name.get(name)

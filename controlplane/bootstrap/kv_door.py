@@ -17,7 +17,7 @@ from controlplane.protocol.replies import KV_NOT_FOUND, OK, Reply
 from .door import Door, Request
 from .fleet import Instance
 from .heartbeats import Beat
-from .operations import Register, with_flags
+from .operations import Register, with_origin
 from .outcome import Outcome, Pending
 from .recorder import NOT_STORED, Operation, Recorder
 from .room_recorder import RoomRecorder
@@ -111,7 +111,7 @@ class KvDoor(Door):
     def begin_put(self, request: Request, body: bytes) -> Outcome:
         self.check_writer(request)
         put = kv.read_register(body, token=launch_token(request.headers))
-        put = with_flags(put, self.flags(put.ip, request.source))
+        put = with_origin(put, self.flags(put.ip, request.source), home=put.ip == request.source)
 
         def complain(refused: Refused) -> None:
             self.complain(request, refused)

@@ -34,6 +34,7 @@ from .kv_door import KvDoor
 from .lease import Lease
 from .listeners import Listeners, PortTaken
 from .loading import load_engine_body, load_instances, load_rooms
+from .operations import Doubt
 from .packing import Packer
 from .recorder import Recorder, Staged
 from .registry import Registry
@@ -98,6 +99,7 @@ class Leader:
             raise
         fleet = self.fleet = Fleet(room_limit=knobs.room_limit)
         fleet.add_all(instances)
+        fleet.index_holders()
         self._build(fleet, revision)
         # What was loaded lives as long as the process; the collector need not look at it again and again.
         gc.collect()
@@ -206,6 +208,10 @@ class Leader:
             self._announced = self.recorder.revision
             self._wake.set()
         for stage in staged:
+            for address in stage.homes:
+                other = self.fleet.hold(address, stage.instance)
+                if other is not None:
+                    self.recorder.submit(Doubt(other, address))
             if stage.probe or stage.again or stage.sessions or stage.sessions_again or stage.sources:
                 self.watch.wanted(stage)
 

@@ -48,6 +48,8 @@ class Register(Operation):
         decision = register(staged.directory, self.put, now, staged.workspace)
         staged.apply(decision, writes, now)
         staged.sources[self.put.address] = self.source
+        if self.put.home:
+            staged.homes.add(self.put.address)
         retire_engines_of(before, staged, writes, now, decision.events)
         if decision.refused is not None:
             raise decision.refused
@@ -114,6 +116,19 @@ class PublishEngine(Operation):
         self.reply = engine_refusal(refused)
 
 
+class Doubt(Operation):
+    """A rank of another instance registered from an address that is registered here."""
+
+    __slots__ = ("address",)
+
+    def __init__(self, instance: Instance, address: Address) -> None:
+        super().__init__(instance)
+        self.address = address
+
+    def decide(self, staged: Staged, writes: Writes, now: float) -> None:
+        staged.apply(orders.doubt(staged.directory, self.address, now=now), writes, now)
+
+
 class Flushed(Operation):
     """Every decode that polled was told twice: the flush is over."""
 
@@ -173,10 +188,15 @@ class Ordered(Operation):
             if self.kind == "reregister" and self.note:
                 return self.note
             raise Refused(self.note)
+        decisions, directory = [], staged.directory
         for put in self.puts:
-            decision = register(staged.directory, put, now)
+            decision = register(directory, put, now)
             if decision.refused is not None:
+                # All of them or none.
                 raise decision.refused
+            directory = decision.directory
+            decisions.append(decision)
+        for decision in decisions:
             staged.apply(decision, writes, now, actor=self.actor, reason=self.reason)
         back = ", ".join(str(put.slot) for put in self.puts[:4]) + (", …" if len(self.puts) > 4 else "")
         how_many = "1 rank answered and is" if len(self.puts) == 1 else f"{len(self.puts)} ranks answered and are"
@@ -194,5 +214,5 @@ def retire_engines_of(
     writes.add_engine(staged.instance.id, staged.instance.name, retired, now)
 
 
-def with_flags(put: Registration, flags: tuple[str, ...]) -> Registration:
-    return replace(put, flags=flags) if flags else put
+def with_origin(put: Registration, flags: tuple[str, ...], *, home: bool) -> Registration:
+    return replace(put, flags=flags, home=home) if flags or home else put

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +25,9 @@ class Packer:
         loop = asyncio.get_running_loop()
         for attempt in (1, 2):
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_end_with_parent)
+                self._pool = ProcessPoolExecutor(
+                    1, get_context("spawn"), initializer=_end_with_parent, initargs=(os.getpid(),)
+                )
             try:
                 return await loop.run_in_executor(self._pool, read_publication, body)
             except BrokenProcessPool:
@@ -38,7 +41,10 @@ class Packer:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    # The parent may have died before the kernel was asked.
+    if os.getppid() != parent:
+        os._exit(1)

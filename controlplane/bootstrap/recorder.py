@@ -44,6 +44,7 @@ class Staged:
     sessions: set[str] = field(default_factory=set)
     sessions_again: set[str] = field(default_factory=set)
     sources: dict[Address, str] = field(default_factory=dict)
+    homes: set[Address] = field(default_factory=set)
     workspace: Workspace = field(default_factory=dict)
 
     def apply(self, decision: Decision, writes: Writes, now: float, *, actor: str = "", reason: str = "") -> None:

@@ -27,6 +27,8 @@ class Registration:
     http_port: int | None = None
     token: str | None = None
     flags: tuple[str, ...] = ()
+    # Sent from the host it advertises, which nobody elsewhere can pretend to be.
+    home: bool = False
 
     @property
     def address(self) -> Address:
@@ -159,6 +161,13 @@ class Change:
         self.claims[launch.number] = claims
         self.put_back(replace(launch, claims=claims))
         self.events.append(RankClaimed(launch.number, row))
+
+    def doubt(self, address: Address) -> None:
+        """Whoever is at this address spoke as somebody else: remember it with the rows that say otherwise."""
+        for launch in (self.current, self.candidate):
+            slot = launch.at.get(address) if launch is not None else None
+            if launch is not None and slot is not None and not launch.rows[slot].doubted:
+                self.put_back(launch.refreshed(replace(launch.rows[slot], doubted=True), self.workspace))
 
     def unseat(self, launch: Launch, slots: list[Slot], reason: str) -> Launch:
         for slot in slots:

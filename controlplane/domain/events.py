@@ -139,6 +139,13 @@ class LaunchPromoted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchSteppedBack(Event):
+    """An unfinished current launch became the candidate: a complete one took its place, and its ranks live."""
+
+    kind: ClassVar[str] = "launch.stepped_back"
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchDropped(Event):
     kind: ClassVar[str] = "launch.dropped"
     reason: str

@@ -41,6 +41,9 @@ class Row:
     refused_at: float | None = None
     flags: tuple[str, ...] = ()
     adopted: bool = False
+    # Somebody registered from this very address as another rank since: whoever answers there may not be this one.
+    # Kept in memory only; it decides nothing but who may stand in a complete launch's way.
+    doubted: bool = False
 
     @property
     def address(self) -> Address:
@@ -62,7 +65,7 @@ class Row:
     @property
     def living(self) -> bool:
         """Answers, or may yet prove to: what a newcomer may not displace on a guess."""
-        return self.answers or self.pending
+        return (self.answers or self.pending) and not self.doubted
 
     def seen(self, now: float, http_port: int | None) -> Row:
         """The row after the same PUT once more. Written out: this is the hot path of repeated registrations."""

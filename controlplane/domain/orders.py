@@ -5,6 +5,7 @@ from __future__ import annotations
 from .directory import Change, Decision, Directory
 from .errors import Refused
 from .events import LaunchDropped
+from .launch import Address
 from .settling import promote, settle
 from .topology import Slot
 
@@ -46,6 +47,14 @@ def supersede(directory: Directory, *, now: float) -> Decision:
         raise Refused(f"launch {candidate.number} is not complete: {missing} not registered", code="conflict")
     change = Change(directory, now)
     promote(change, current, candidate)
+    settle(change)
+    return change.done()
+
+
+def doubt(directory: Directory, address: Address, *, now: float) -> Decision:
+    """A rank of another instance registered from this address: whoever answers there is not ours any more."""
+    change = Change(directory, now)
+    change.doubt(address)
     settle(change)
     return change.done()
 

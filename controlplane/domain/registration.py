@@ -28,6 +28,8 @@ def register(directory: Directory, put: Registration, now: float, workspace: Wor
 
 
 def place(change: Change, put: Registration, *, fenced: bool = True) -> None:
+    if put.home and not _is_known(change, put):
+        change.doubt(put.address)
     if put.token is not None:
         own = _launch_with_token(change, put.token)
         if own is not None:
@@ -40,6 +42,17 @@ def place(change: Change, put: Registration, *, fenced: bool = True) -> None:
     if put.token is None and _join_open(change, put):
         return
     _open(change, put)
+
+
+def _is_known(change: Change, put: Registration) -> bool:
+    """Whether each launch that has somebody at this address has this very rank there."""
+    for launch in (change.current, change.candidate):
+        slot = launch.at.get(put.address) if launch is not None else None
+        if launch is None or slot is None:
+            continue
+        if slot != put.slot or launch.token != put.token or not launch.agrees(put.topology, put.facts):
+            return False
+    return True
 
 
 def _launch_with_token(change: Change, token: str) -> Launch | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from .contact import Contact
 from .directory import Change, Fence
-from .events import LaunchCompleted, LaunchDropped, LaunchPromoted
+from .events import LaunchCompleted, LaunchDropped, LaunchPromoted, LaunchSteppedBack, RankLeft
 from .launch import PROOF_LASTS, Launch, Row
 
 
@@ -86,13 +86,21 @@ def merge_unserved(change: Change) -> bool:
         return False
     if current.token != candidate.token or not candidate.agrees(current.topology, current.facts):
         return False
-    if not current.is_open(change.now) or not current.rows.keys().isdisjoint(candidate.rows):
+    if not current.is_open(change.now) or not all(_fits(row, candidate) for row in current.rows.values()):
         return False
     for row in list(current.rows.values()):
         assert change.current is not None
         change.unseat(change.current, [row.slot], f"went on in launch {candidate.number}")
-        candidate = change.seat(candidate, replace(row, adopted=True), current.facts)
+        # A slot that both have at one address is one rank, which said so itself.
+        if row.slot not in candidate.rows:
+            candidate = change.seat(candidate, replace(row, adopted=True), current.facts)
     return True
+
+
+def _fits(row: Row, launch: Launch) -> bool:
+    """Whether `row` could be a member of `launch`: its slot is free, or its own already, or nobody knows whose it is."""
+    holder = launch.rows.get(row.slot)
+    return holder is None or holder.address == row.address or row.doubted
 
 
 def fold_replacement(change: Change) -> bool:
@@ -105,16 +113,19 @@ def fold_replacement(change: Change) -> bool:
         return False
     if current.token is not None or candidate.token is not None:
         return False
-    if not candidate.agrees(current.topology, current.facts) or not current.rows.keys().isdisjoint(candidate.rows):
+    if not candidate.agrees(current.topology, current.facts) or not all(
+        _fits(r, candidate) for r in current.rows.values()
+    ):
         return False
     unasked = [row for row in current.rows.values() if (row.probed_at or 0.0) < candidate.put_at]
     change.probe.update(row.address for row in unasked if row.probeable)
-    if unasked or not all(row.answers and row.refused_at is None for row in current.rows.values()):
+    if unasked or not all(row.doubted or (row.answers and row.refused_at is None) for row in current.rows.values()):
         return False
     for row in list(candidate.rows.values()):
         assert change.candidate is not None
         change.unseat(change.candidate, [row.slot], f"went on in launch {current.number}")
-        current = change.seat(current, row, candidate.facts)
+        if row.slot not in current.rows or current.rows[row.slot].doubted:
+            current = change.seat(current, row, candidate.facts)
     return True
 
 
@@ -144,11 +155,28 @@ def promote(change: Change, current: Launch, candidate: Launch) -> None:
     others = [row for row in current.rows.values() if row.address not in candidate.at]
     unchecked = any(row.contact is not Contact.REFUSED and not row.greeted for row in others)
     promoted = replace(candidate, complete=True, served=True, unchecked=unchecked)
-    change.current, change.candidate = promoted, None
-    change.fence = Fence(change.now, {row.address: row.contact for row in others})
-    change.events.append(LaunchPromoted(candidate.number, current.number, complete=True, unchecked=unchecked))
+    replaced: int | None = current.number
+    if not current.served and any(row.living for row in others):
+        step_back(change, current, candidate)
+        replaced = None
+    else:
+        change.candidate = None
+        change.fence = Fence(change.now, {row.address: row.contact for row in others})
+    change.current = promoted
+    change.events.append(LaunchPromoted(candidate.number, replaced, complete=True, unchecked=unchecked))
     if change.debt is not None or current.served:
         change.owe(candidate.number, hold=False, reason=f"launch {current.number} was replaced")
+
+
+def step_back(change: Change, current: Launch, candidate: Launch) -> None:
+    """A launch that has only begun, with ranks that live and were told OK, waits its turn as the candidate."""
+    change.events.append(LaunchSteppedBack(current.number))
+    taken = [row.slot for row in current.rows.values() if row.address in candidate.at]
+    for slot in taken:
+        change.events.append(
+            RankLeft(current.number, current.rows[slot], f"its address is in launch {candidate.number}")
+        )
+    change.candidate = current.without(taken) if taken else current
 
 
 def _whole(change: Change, launch: Launch) -> bool:
@@ -172,6 +200,8 @@ def _someone_answers(change: Change, current: Launch, candidate: Launch) -> bool
         if _owes_proof(row, candidate.full_at):
             change.probe.add(row.address)
             alive = True
+        elif row.doubted:
+            continue
         elif row.answers or row.refused_at is not None:
             # A first refusal is not yet a verdict.
             alive = True

@@ -155,6 +155,10 @@ def _promoted(snapshot: Snapshot, data: Data) -> Snapshot:
     return {"launches": _without(promoted["launches"], str(data["replaced"]))}
 
 
+def _stepped_back(snapshot: Snapshot, data: Data) -> Snapshot:
+    return _with_launch(snapshot, data["launch"], role="candidate")
+
+
 def _dropped(snapshot: Snapshot, data: Data) -> Snapshot:
     return {"launches": _without(snapshot["launches"], str(data["launch"]))}
 
@@ -193,6 +197,7 @@ FOLLOW: Mapping[str, Callable[[Snapshot, Data], Snapshot]] = {
     "launch.facts_filled": _facts_filled,
     "launch.completed": _completed,
     "launch.promoted": _promoted,
+    "launch.stepped_back": _stepped_back,
     "launch.dropped": _dropped,
     "rank.registered": _registered,
     "rank.left": _left,

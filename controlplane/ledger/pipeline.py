@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from django.db import connections
+from django.db import DatabaseError, OperationalError, connections
 
 from . import tables
 from .failures import FencedOut, OutcomeUnknown
 from .tables import Table
 from .writes import Writes
+
+STALE_TRIES = 8
 
 FENCE = "SELECT token FROM controlplane_lease WHERE name = 'bootstrap' FOR KEY SHARE"
 # One statement, one round trip: it stores nothing when the fence has moved on.
@@ -40,7 +42,7 @@ def commit(alias: str, token: int, writes: Writes) -> int:
 
 
 def append_rooms(alias: str, token: int, rooms: Sequence[tuple[Any, ...]]) -> None:
-    raw, wrapped = _connection(alias)
+    raw, wrapped = usable(alias)
     columns = ["{" + ",".join(map(str, column)) + "}" for column in zip(*rooms, strict=True)]
     with wrapped:
         cursor = _cursor(raw)
@@ -57,7 +59,7 @@ def append_rooms(alias: str, token: int, rooms: Sequence[tuple[Any, ...]]) -> No
 
 
 def _transaction(alias: str, token: int, send: Callable[[Callable[..., Any]], Any]) -> Any:
-    raw, wrapped = _connection(alias)
+    raw, wrapped = usable(alias)
 
     def execute(sql: str, values: Sequence[Any] = ()) -> Any:
         return _cursor(raw).execute(sql, values, prepare=True)
@@ -102,16 +104,28 @@ def _packed(table: Table, rows: Sequence[tuple[Any, ...]]) -> str:
     return msgspec.json.encode([dict(zip(table.short, row, strict=True)) for row in rows]).decode()
 
 
-def _connection(alias: str) -> tuple[Any, Any]:
+def usable(alias: str) -> tuple[Any, Any]:
+    """This thread's connection, alive and with its bounds set, and what turns its errors into Django's."""
     connection = connections[alias]
-    connection.ensure_connection()
-    prepare(connection)
+    for left in range(STALE_TRIES, -1, -1):
+        connection.ensure_connection()
+        try:
+            with connection.wrap_database_errors:
+                _prepare(connection)
+            break
+        except DatabaseError:
+            # The pool may hold connections that died while nobody used them.
+            connection.close()
+            if not left:
+                raise
     return connection.connection, connection.wrap_database_errors
 
 
-def prepare(connection: Any) -> None:
+def _prepare(connection: Any) -> None:
     """Bounds of a recorder's connection, once: two batches in a row must fail before the client gives up, at 5 s."""
     raw = connection.connection
+    if raw.closed or raw.broken:
+        raise OperationalError("the connection is closed")
     if getattr(raw, "_pdcp_bounded", None) is None:
         raw.execute("SET statement_timeout = '2s'; SET lock_timeout = '1500ms'")
         raw._pdcp_bounded = True

@@ -36,17 +36,7 @@ class Writer:
         return tried_again(lambda: self._once(token, work))
 
     def _once(self, token: int, work: Callable[[Any], Any]) -> Any:
-        connection = connections[self.alias]
-        connection.ensure_connection()
-        if self._prepared is not connection.connection:
-            self._prepared = connection.connection
-            if self.is_postgres:
-                pipeline.prepare(connection)
-            else:
-                # Two batches in a row must fail before the client gives up, at 5 s.
-                connection.connection.execute("PRAGMA busy_timeout = 1500")
-                # Checkpoints run beside commits, not inside them: they were spikes of 10 to 35 ms.
-                connection.connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection = self._connection()
         try:
             with connection.cursor() as cursor:
                 cursor.execute("BEGIN IMMEDIATE" if not self.is_postgres else "BEGIN")
@@ -64,6 +54,20 @@ class Writer:
             if self.is_postgres:
                 connection.close()
             raise
+
+    def _connection(self) -> Any:
+        connection = connections[self.alias]
+        if self.is_postgres:
+            pipeline.usable(self.alias)
+            return connection
+        connection.ensure_connection()
+        if self._prepared is not connection.connection:
+            self._prepared = connection.connection
+            # Two batches in a row must fail before the client gives up, at 5 s.
+            connection.connection.execute("PRAGMA busy_timeout = 1500")
+            # Checkpoints run beside commits, not inside them: they were spikes of 10 to 35 ms.
+            connection.connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return connection
 
 
 def _rollback(connection: Any) -> None:

@@ -26,6 +26,7 @@ COMPLETE = "UPDATE controlplane_launch SET completed_at = %s WHERE instance_id =
 PROMOTE = """
 UPDATE controlplane_launch SET state = 'current', unchecked = %s, completed_at = COALESCE(%s, completed_at)
 WHERE instance_id = %s AND number = %s"""
+STEP_BACK = "UPDATE controlplane_launch SET state = 'candidate' WHERE instance_id = %s AND number = %s"
 END = """
 UPDATE controlplane_launch SET state = %s, ended_at = %s, ended_reason = %s
 WHERE instance_id = %s AND number = %s AND ended_at IS NULL"""
@@ -140,6 +141,8 @@ class Writes:
                 if replaced is not None:
                     self.ordered.append((END, ("replaced", now, f"replaced by launch {launch}", instance, replaced)))
                 self.ordered.append((PROMOTE, (unchecked, now if complete else None, instance, launch)))
+            case happened.LaunchSteppedBack(launch):
+                self.ordered.append((STEP_BACK, (instance, launch)))
             case happened.LaunchDropped(launch, reason):
                 self.ordered.append((END, ("dropped", now, reason, instance, launch)))
             case happened.HealthTurned(_, _, since, hold):

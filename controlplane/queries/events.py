@@ -115,6 +115,7 @@ TELL: Mapping[str, Callable[[Data], str]] = {
     "launch.facts_filled": lambda d: f"launch {d['launch']} learnt facts that its first ranks had left open",
     "launch.completed": lambda d: f"launch {d['launch']} is complete",
     "launch.promoted": _promoted,
+    "launch.stepped_back": lambda d: f"launch {d['launch']} waits as the candidate: a complete one took its place",
     "launch.dropped": lambda d: f"launch {d['launch']} was dropped: {d['reason']}",
     "rank.registered": _registered,
     "rank.left": lambda d: f"{_slot(d)} left launch {d['launch']}: {d['reason']}",

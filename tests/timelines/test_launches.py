@@ -33,15 +33,11 @@ def poll_until(decode: Line, wanted: int, *, within: float = 5) -> list[int]:
     return heard
 
 
-@pytest.mark.parametrize("noticed", [True, False], ids=["its death was noticed", "nobody noticed yet"])
-def test_01_half_a_launch_that_died_does_not_complete_the_next_one(place: Place, cluster: Cluster, noticed: bool):
+def test_01_half_a_launch_that_died_does_not_complete_the_next_one(place: Place, cluster: Cluster):
     first = Launch(place, cluster, tp=4)
     first.register(*HALF)
-    if noticed:
-        eventually(lambda: len(place.events("rank.probed")) >= 3, within=3, what="three ranks greeted")
     first.die()
-    if noticed:
-        eventually(lambda: left(place, 3), within=4, what="three ranks left")
+    eventually(lambda: left(place, 3), within=4, what="three ranks left")
     second = Launch(place, cluster, tp=4)
     second.register(tp(3))
     end = time.monotonic() + 1.2
@@ -53,6 +49,20 @@ def test_01_half_a_launch_that_died_does_not_complete_the_next_one(place: Place,
     second.register(tp(2))
     second.is_served()
     assert place.health == 200
+
+
+def test_01b_nor_does_one_that_died_this_very_moment_for_longer_than_a_sweep(place: Place, cluster: Cluster):
+    first = Launch(place, cluster, tp=4)
+    first.register(*HALF)
+    first.die()
+    second = Launch(place, cluster, tp=4)
+    second.register(tp(3))
+    eventually(lambda: left(place, 3), within=4, what="three ranks left")
+    assert place.look_up()[0] == 503
+    second.register(tp(0), tp(1))
+    assert place.look_up()[0] == 503
+    second.register(tp(2))
+    second.is_served()
 
 
 def test_02_the_next_launch_may_correct_the_page_size(place: Place, cluster: Cluster):

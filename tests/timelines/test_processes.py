@@ -31,8 +31,7 @@ def test_07_a_rack_out_of_sight_changes_no_health_and_heals_by_itself(
             return '"verdicts_paused":true' in a.line.ask("GET", "/readyz")[1].replace(" ", "")
 
         assert not paused()
-        for launch in launches:
-            launch.die()
+        cluster.kill(*launches[0].ports.values(), *launches[1].ports.values())
         eventually(paused, within=3, what="verdicts paused")
         time.sleep(1.5)
         assert all(launch.serves for launch in launches)

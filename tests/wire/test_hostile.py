@@ -273,7 +273,7 @@ def test_json_nested_beyond_reason_is_refused(server: Server):
             (server.kv("deep"), "POST", "/query_dp_ranks"),
             (server.engine("deep"), "PUT", "/register_transfer_engine_info"),
         ):
-            assert client(method, path, body=body).status == 400
+            assert client(method, path, body=body).status in (400, 422)
     deep = b'{"dsv41_spec_layout":' + b'{"a":' * 5000 + b"1" + b"}" * 5000 + b"," + dumped(rank())[1:]
     check(server.kv("deep")("PUT", "/route", body=deep))
 

@@ -78,7 +78,14 @@ class Keeper:
         self.do([Observe(self.instance, {}, dict(verdicts))], now)
 
     def publish_engine(self, rank: int, session: str, digest: str, now: float, *, old_style: bool = True) -> None:
-        self.do([PublishEngine(self.instance, Publication(rank, old_style, session, digest, 1, 8, 2, b"{}"))], now)
+        self.do(
+            [
+                PublishEngine(
+                    self.instance, Publication(rank, old_style, session, digest, 1, 8, 2, b"{}"), probeable=True
+                )
+            ],
+            now,
+        )
 
     def flushed(self, now: float) -> None:
         self.do([Flushed(self.instance)], now)

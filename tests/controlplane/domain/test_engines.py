@@ -1,5 +1,7 @@
 """Engine info: one epoch a session, conflicts of old-style keys, and how sessions end."""
 
+from dataclasses import replace
+
 import pytest
 
 from controlplane.domain.contact import Contact
@@ -23,36 +25,45 @@ def after(*steps: EngineEntry | tuple[str, Contact, float]) -> tuple[EngineTable
         if isinstance(step, EngineEntry):
             table, events = publish(table, step)
         else:
-            table, events, _ = observe_sessions(table, {step[0]: step[1]}, step[2])
+            seen = observe_sessions(table, {step[0]: step[1]}, step[2])
+            table, events = seen.table, seen.events
         happened += [f"{e.kind.removeprefix('engine.')} {e.entry.session}{e.entry.epoch}" for e in events]
     return table, happened
 
 
 A, B, C = entry("a"), entry("b"), entry("c")
+E, NEW_B = entry("a", digest="e"), entry("b", old_style=False)
+OUTSIDE = replace(A, probeable=False)
 A_UP = ("a", Contact.UP, 1.0)
 DEAD = [("a", Contact.REFUSED, 2.0), ("a", Contact.REFUSED, 2.5)]
 # fmt: off
 TABLE = [
     ("a first session", [A], "a1", "-", "published a1"),
     ("the same again is nothing new", [A, A], "a1", "-", "published a1"),
-    ("the same session with another dictionary", [A, entry("a", digest="e")], "a1", "-", "published a1, published a1"),
-    ("another session opens an epoch", [A, B], "b2", "-", "published a1, retired a1, published b2"),
-    ("a new-style one does so beside a living session", [A, A_UP, entry("b", old_style=False)], "b2", "-",
-     "published a1, retired a1, published b2"),
-    ("an old-style one beside a living session is a conflict", [A, A_UP, B], "a1", "b2", "published a1, conflicted b2"),
+    ("the same session with another dictionary", [A, A_UP, E], "a1", "-", "published a1, published a1"),
+    ("another session beside a living one is a conflict", [A, A_UP, B], "a1", "b2", "published a1, conflicted b2"),
+    ("whichever way it names its rank", [A, A_UP, NEW_B], "a1", "b2", "published a1, conflicted b2"),
+    ("or beside one that nobody has asked yet", [A, B], "a1", "b2", "published a1, conflicted b2"),
+    ("or beside one that is only silent now", [A, A_UP, ("a", Contact.SILENT, 2.0), B], "a1", "b2",
+     "published a1, conflicted b2"),
     ("told once", [A, A_UP, B, B], "a1", "b2", "published a1, conflicted b2"),
     ("a third claimant takes the second's place", [A, A_UP, B, C], "a1", "c3",
      "published a1, conflicted b2, retired b2, conflicted c3"),
-    ("a session that was not heard of is no living one", [A, ("a", Contact.UNREACHED, 1.0), B], "b2", "-",
+    ("a session never reached gives way", [A, ("a", Contact.UNREACHED, 1.0), B], "b2", "-",
      "published a1, retired a1, published b2"),
-    ("a conflict that names its rank wins", [A, A_UP, B, entry("b", old_style=False, digest="e")], "b3", "-",
-     "published a1, conflicted b2, retired a1, retired b2, published b3"),
+    ("also to a claim of before", [A, B, ("a", Contact.UNREACHED, 1.0)], "b2", "-",
+     "published a1, conflicted b2, retired a1, published b2"),
+    ("one that may not be asked does so at once", [OUTSIDE, B], "b2", "-", "published a1, retired a1, published b2"),
     ("one refusal ends nothing", [A, A_UP, *DEAD[:1]], "a1", "-", "published a1"),
     ("two do", [A, A_UP, *DEAD], "-", "-", "published a1, retired a1"),
     ("two within 0.3 s do not", [A, A_UP, DEAD[0], ("a", Contact.REFUSED, 2.2)], "a1", "-", "published a1"),
     ("an answer in between acquits", [A, A_UP, DEAD[0], A_UP, DEAD[1]], "a1", "-", "published a1"),
-    ("time-outs end nothing", [A, A_UP, ("a", Contact.UNREACHED, 2.0), ("a", Contact.SILENT, 9.0)], "a1", "-", "published a1"),
+    ("time-outs end nothing", [A, A_UP, ("a", Contact.UNREACHED, 2.0), ("a", Contact.SILENT, 9.0)], "a1", "-",
+     "published a1"),
+    ("a refusal of one that never answered means nothing", [A, *DEAD], "a1", "-", "published a1"),
     ("a conflict inherits", [A, A_UP, B, *DEAD], "b2", "-", "published a1, conflicted b2, retired a1, published b2"),
+    ("a conflict that refuses is dropped", [B, ("b", Contact.UP, 1.0), A, *DEAD], "b1", "-",
+     "published b1, conflicted a2, retired a2"),
     ("epochs go on after an end", [A, A_UP, *DEAD, A], "a2", "-", "published a1, retired a1, published a2"),
     ("another rank is another key", [A, A_UP, entry("b", rank=1)], "a1 b1", "-", "published a1, published b1"),
 ]
@@ -83,6 +94,13 @@ def test_sessions_published_before_a_moment_end_with_their_launch():
 
 def test_a_refusing_session_is_asked_again():
     table, _ = publish(EngineTable(), A)
-    table, _, again = observe_sessions(table, {"a": Contact.REFUSED}, 1.0)
-    assert again == {"a"}
-    assert table.sessions() == {"a"}
+    seen = observe_sessions(table, {"a": Contact.REFUSED}, 1.0)
+    assert seen.again == {"a"}
+    assert seen.table.sessions() == {"a"}
+
+
+def test_who_answers_for_the_first_time_is_told_apart():
+    table, _ = publish(EngineTable(), A)
+    first = observe_sessions(table, {"a": Contact.UP}, 1.0)
+    assert [entry.session for entry in first.met] == ["a"]
+    assert observe_sessions(first.table, {"a": Contact.UP}, 2.0).met == []

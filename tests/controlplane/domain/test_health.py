@@ -114,15 +114,3 @@ def test_a_flush_ends_after_sixty_seconds_whatever_was_seen():
         pollers.polled(1, 200, moment)
     assert not pollers.flush_is_over(0.5, FLUSH_LIMIT)
     assert pollers.flush_is_over(0.5, FLUSH_LIMIT + 0.5)
-
-
-def test_a_new_connection_does_not_inherit_what_a_closed_one_heard():
-    """Connections are told apart by a number that may come again after one closed."""
-    pollers = Pollers()
-    pollers.polled(1, 503, 0.0)
-    pollers.polled(1, 503, 5.0)
-    pollers.closed(1, 6.0)
-    pollers.polled(1, 503, 7.0)
-    assert not pollers.flush_is_over(0.0, 7.0)
-    pollers.polled(1, 503, 12.0)
-    assert pollers.flush_is_over(0.0, 12.0)

@@ -119,6 +119,8 @@ PROMOTION = [
      "serves 3 4; candidate 1 -"),
     ("and is there when its time comes",
      "tp0@1 token=t; up 1; tp0@3 token=u; tp1@4 token=u; up 3 4; tp1@2 token=t; up 1 2; dead 3 4", "current 1 2; candidate -"),
+    ("and the debt of an earlier one is not forgotten",
+     SERVING + "dead 1 2; tp0@3 token=t; up 3; tp0@5 token=u; tp1@6 token=u; up 5 6; flushed", "serves 5 6; health 200"),
     ("whose other ranks are gone takes over half", SERVING + "tp0@3; up 3; dead 1 2", "current 3 -; health 503"),
 ]
 CLAIMS = [

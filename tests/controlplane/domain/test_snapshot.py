@@ -24,7 +24,7 @@ EVERYTHING = (
 
 def test_every_kind_of_event_is_followed():
     assert set(snapshot.FOLLOW) == KINDS
-    assert len(KINDS) == 14
+    assert {"launch.opened", "rank.left", "engine.retired"} < KINDS
 
 
 def test_a_snapshot_is_json_as_it_is():
@@ -87,7 +87,8 @@ def test_sessions_are_followed_whatever_happens_to_them(steps):
             rank, session, digest, old_style = said
             table, happened = publish(table, EngineEntry(rank, session, digest, 1, 8, now, old_style))
         elif what == "probe":
-            table, happened, _ = observe_sessions(table, {said[0]: said[1]}, now)
+            seen = observe_sessions(table, {said[0]: said[1]}, now)
+            table, happened = seen.table, seen.events
         else:
             table, happened = retire_before(table, now - said[0] * 0.3, "its launch was replaced")
         for event in happened:

@@ -391,7 +391,10 @@ class World(RuleBasedStateMachine):
             return True
         others = [other for other in self.reals if other is not real and other.put_first]
         halves = [o for o in others if o.looks_like(real) and not all(r.heard_ok and not r.evicted for r in o.ranks)]
-        return bool(halves) or any(other.put_last > real.put_first for other in others)
+        same_ports = [
+            rank for rank in real.ranks if len({id(sender.launch) for sender in self.senders[rank.address]}) > 1
+        ]
+        return bool(halves or same_ports) or any(other.put_last > real.put_first for other in others)
 
     def is_in(self, real, launch):
         return all(
