@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import structlog
 
@@ -16,18 +17,17 @@ from .recorder import Operation, Recorder, Staged
 log = structlog.get_logger()
 
 
-class NoteRefusal(Operation):
-    """An event that says who was refused and why. No fact changes."""
+class Note(Operation):
+    """An event of the process itself about an instance. No fact changes."""
 
-    __slots__ = ("sentence", "source", "what")
+    __slots__ = ("data", "kind")
 
-    def __init__(self, instance: Instance, what: str, source: str, sentence: str) -> None:
+    def __init__(self, instance: Instance, kind: str, data: Mapping[str, object]) -> None:
         super().__init__(instance)
-        self.what, self.source, self.sentence = what, source, sentence
+        self.kind, self.data = kind, data
 
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
-        data = {"what": self.what, "source": self.source, "sentence": self.sentence}
-        writes.note_plain(self.instance.name, "registration.refused", data, now)
+        writes.note_plain(self.instance.name, self.kind, dict(self.data), now)
 
 
 class Complaints:
@@ -44,4 +44,5 @@ class Complaints:
             return
         log.warning("refused", what=what, source=source, instance=name, why=refused.sentence, unheard=heard.suppressed)
         if instance is not None:
-            self._recorder.submit(NoteRefusal(instance, what, source, refused.sentence[:500]))
+            data = {"what": what, "source": source, "sentence": refused.sentence[:500]}
+            self._recorder.submit(Note(instance, "registration.refused", data))

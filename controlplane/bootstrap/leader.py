@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,54 +15,35 @@ from django.conf import settings
 from controlplane.databases import FACTS, TRAFFIC
 from controlplane.ledger import wake
 from controlplane.ledger.checkpoint import Checkpointer
-from controlplane.ledger.failures import FencedOut
 from controlplane.ledger.store import FactStore, RoomStore
 from controlplane.ledger.wake import wakes
-from controlplane.probes.networks import Network, ProbePolicy
+from controlplane.probes.networks import ProbePolicy
 from controlplane.probes.sweep import Prober, is_local_address
 from controlplane.protocol.replies import PLAIN_JSON, Reply
 
 from .bodies import UploadBudget
-from .complaints import Complaints
+from .complaints import Complaints, Note
 from .engine_door import EngineDoor
-from .fleet import Fleet
+from .fleet import Fleet, Instance
 from .flush import end_flushes_forever
 from .inbox import Inbox
+from .knobs import Knobs
 from .kv_door import KvDoor
 from .lease import Lease
 from .listeners import Listeners, PortTaken
-from .loading import load_engine_body, load_instances, load_rooms
+from .loading import load_engine_body, load_instances
 from .operations import Doubt
 from .packing import Packer
 from .recorder import Recorder, Staged
 from .registry import Registry
 from .room_recorder import RoomRecorder
+from .tenure import Tenure
 from .watch import Watch
 
 log = structlog.get_logger()
 
 SQLITE_PAUSE = 0.001
-DEADLINE_SHARE = 0.9
 WAKE_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Knobs:
-    """What settings decide; seconds and bytes as their names say."""
-
-    host: str
-    kv_port: int
-    engine_port: int
-    own_ports: frozenset[int]
-    probe_networks: tuple[Network, ...]
-    probe_interval_seconds: float
-    probe_timeout_seconds: float
-    register_networks: tuple[Network, ...]
-    room_ttl_seconds: float
-    room_limit: int
-    kv_body_limit: int
-    engine_body_limit: int
-    upload_budget: int
 
 
 class Leader:
@@ -72,32 +51,25 @@ class Leader:
 
     def __init__(self, knobs: Knobs, lease: Lease, lease_thread: ThreadPoolExecutor, *, sqlite: bool) -> None:
         self.knobs = knobs
-        self.lease = lease
+        self.tenure = Tenure(lease, lease_thread)
+        self.token = lease.token
         # Each thread keeps a database connection, so there are few, and each has one job.
-        self.lease_thread = lease_thread
         self.reads = ThreadPoolExecutor(2, "reads")
         self.sqlite = sqlite
-        self.deadline = 0.0
-        self.lost = asyncio.Event()
         self.stopping = False
         self.tasks: list[asyncio.Task[Any]] = []
         self._announced = 0
         self._wake = asyncio.Event()
 
-    def may_answer(self) -> bool:
-        return time.monotonic() < self.deadline
-
     async def run(self, stop: asyncio.Event, *, patient: bool, announce: Any) -> bool:
         """`patient`: after a take-over on one host the old leader may still hold the ports for a moment."""
-        knobs, lease = self.knobs, self.lease
-        self.deadline = time.monotonic() + lease.seconds * DEADLINE_SHARE
-        self._start(self._renew_forever(), "renew")
+        self._start(self.tenure.keep(), "tenure")
         try:
             instances, revision = await self._read(load_instances)
         except BaseException:
             await self._end(None, abrupt=True)
             raise
-        fleet = self.fleet = Fleet(room_limit=knobs.room_limit)
+        fleet = self.fleet = Fleet(room_limit=self.knobs.room_limit)
         fleet.add_all(instances)
         fleet.index_holders()
         self._build(fleet, revision)
@@ -109,7 +81,7 @@ class Leader:
         except BaseException:
             await self._end(None, abrupt=True)
             raise
-        self._start(self._load_rooms(), "load rooms")
+        self._start(self.rooms.restore(self._read), "restore rooms")
         self._start(self.watch.report_forever(), "report")
         self._start(self.watch.sweep_forever(), "sweep")
         self._start(self._wake_readers(), "wake readers")
@@ -120,8 +92,8 @@ class Leader:
         announce(kv, engine)
         await self._until(stop)
         self.stopping = True
-        await self._end(self.listeners, abrupt=self.lost.is_set())
-        return not self.lost.is_set()
+        await self._end(self.listeners, abrupt=self.tenure.lost.is_set())
+        return not self.tenure.lost.is_set()
 
     def _build(self, fleet: Fleet, revision: int) -> None:
         knobs = self.knobs
@@ -133,24 +105,24 @@ class Leader:
             facts,
             published=self._published,
             reload=self._reload,
-            fenced_out=self.lost.set,
+            fenced_out=self.tenure.lose,
             pause_seconds=pause,
         )
         self.rooms = RoomRecorder(
-            rooms, fleet.rooms, ttl_seconds=knobs.room_ttl_seconds, fenced_out=self.lost.set, pause_seconds=pause
+            rooms, fleet.rooms, ttl_seconds=knobs.room_ttl_seconds, fenced_out=self.tenure.lose, pause_seconds=pause
         )
-        self.recorder.token = self.rooms.token = self.lease.token
+        self.recorder.token = self.rooms.token = self.token
         self.recorder.revision = revision
         prober = Prober(policy, timeout=knobs.probe_timeout_seconds)
         self.watch = Watch(fleet, self.recorder, prober, interval=knobs.probe_interval_seconds)
-        self.registry = Registry(fleet, FactStore(FACTS), token=self.lease.token)
+        self.registry = Registry(fleet, FactStore(FACTS), token=self.token)
         self.packer = Packer()
         self.checkpointer = Checkpointer([FACTS, TRAFFIC])
         self.checkpointer.start()
         common: dict[str, Any] = {
             "budget": UploadBudget(knobs.upload_budget),
             "writers": knobs.register_networks,
-            "may_answer": self.may_answer,
+            "may_answer": self.tenure.may_answer,
             "recorder": self.recorder,
             "adopt": self.registry.adopt,
             "ready": self.readiness,
@@ -165,7 +137,7 @@ class Leader:
             fetch_body=lambda digest: self._read(load_engine_body, digest),
             **common,
         )
-        self.listeners = Listeners(fleet, host=knobs.host, deadline=lambda: self.deadline)
+        self.listeners = Listeners(fleet, host=knobs.host, deadline=lambda: self.tenure.deadline)
         self.inbox = Inbox(fleet, self.recorder, prober, changed=self._sync_ports, revision=revision)
         self._start(self.recorder.run(), "recorder")
         self._start(self.rooms.run(), "rooms")
@@ -178,18 +150,18 @@ class Leader:
                 engine = await self.listeners.open(
                     "engine", self.engine_door, self.knobs.engine_port, "PDCP_ENGINE_INFO_PORT"
                 )
-                await self.listeners.sync_own_ports(self.kv_door)
+                await self.listeners.sync_own_ports(self.kv_door, self._note)
                 return kv, engine
             except PortTaken as taken:
                 await self.listeners.close(abrupt=True)
-                if not patient or self.lost.is_set():
+                if not patient or self.tenure.lost.is_set():
                     raise
                 log.warning("waiting_for_port", problem=str(taken))
                 await asyncio.sleep(0.1)
 
     def readiness(self) -> Reply:
         checks = {
-            "lease": self.may_answer(),
+            "lease": self.tenure.may_answer(),
             "rooms_loaded": self.rooms.loaded.is_set(),
             "not_stopping": not self.stopping,
         }
@@ -231,39 +203,14 @@ class Leader:
             if known is not None:
                 known.publish(fresh.directory, fresh.engines)
 
+    def _note(self, instance: Instance, kind: str, data: dict[str, object]) -> None:
+        self.recorder.submit(Note(instance, kind, data))
+
     def _sync_ports(self) -> None:
-        self._start(self.listeners.sync_own_ports(self.kv_door), "own ports")
-
-    async def _load_rooms(self) -> None:
-        """Behind the directory, newest first, until the bound is reached; look-ups of rooms wait for it."""
-        chunks = load_rooms()
-        rooms = self.fleet.rooms
-        while rooms.count < rooms.limit and (chunk := await self._read(next, chunks, None)) is not None:
-            for start in range(0, len(chunk), 2000):
-                for instance, room, dp, expires in chunk[start : start + 2000]:
-                    rooms.table(instance).bind_older(room, dp, expires)
-                await asyncio.sleep(0)
-        rooms.keep_bound()
-        self.rooms.loaded.set()
-
-    async def _renew_forever(self) -> None:
-        """Renew four times a lease. A renewal that fails is tried again; the deadline decides, not the attempts."""
-        while True:
-            await asyncio.sleep(self.lease.seconds / 4)
-            began = time.monotonic()
-            try:
-                await asyncio.get_running_loop().run_in_executor(self.lease_thread, self.lease.renew)
-                self.deadline = began + self.lease.seconds * DEADLINE_SHARE
-            except FencedOut:
-                log.error("lease_lost")
-                self.deadline = 0.0
-                self.lost.set()
-                return
-            except Exception as problem:
-                log.warning("lease_not_renewed", problem=str(problem)[:300])
+        self._start(self.listeners.sync_own_ports(self.kv_door, self._note), "own ports")
 
     async def _until(self, stop: asyncio.Event) -> None:
-        waits = [asyncio.create_task(stop.wait()), asyncio.create_task(self.lost.wait())]
+        waits = [asyncio.create_task(stop.wait()), asyncio.create_task(self.tenure.lost.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -285,11 +232,7 @@ class Leader:
                 part.close()
             self.checkpointer.stop()
         self.reads.shutdown(wait=False, cancel_futures=True)
-        if not self.lost.is_set():
-            await asyncio.get_running_loop().run_in_executor(self.lease_thread, self.lease.release)
-        else:
-            self.lease.step_down()
-        self.deadline = 0.0
+        await self.tenure.end()
 
     def _start(self, work: Coroutine[Any, Any, Any], name: str) -> None:
         task = asyncio.create_task(work, name=name)
@@ -301,4 +244,4 @@ class Leader:
         if not task.cancelled() and task.exception() is not None:
             log.error("task_died", task=task.get_name(), exc_info=task.exception())
             # Half a leader is worse than none: let the stand-by, or our next term, take over.
-            self.lost.set()
+            self.tenure.lose()

@@ -7,6 +7,7 @@ import errno
 import resource
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from uvicorn.server import ServerState
 
 from .connection import Connection
 from .door import Door
-from .fleet import Fleet
+from .fleet import Fleet, Instance
 from .memo import Memo
 
 log = structlog.get_logger()
@@ -104,20 +105,23 @@ class Listeners:
         await server.start_serving()
         return int(opened)
 
-    async def sync_own_ports(self, door: Door) -> None:
-        """Open what instances ask for, close what nobody asks for any more. A port that is taken is logged, not fatal:
-        the other instances go on."""
+    async def sync_own_ports(self, door: Door, note: Callable[[Instance, str, dict[str, object]], None]) -> None:
+        """Open what instances ask for, close what nobody asks for any more. A port that is taken is told, and is not
+        fatal: the other instances go on."""
         wanted = set(self._fleet.by_port)
         present = {port for kind, port in self._listeners if kind == "own"}
         for port in present - wanted:
             await self._close(self._listeners.pop(("own", port)))
             log.info("listener_closed", port=port)
         for port in wanted - present:
+            instance = self._fleet.by_port[port]
             try:
-                await self.open("own", door, port, f"instance {self._fleet.by_port[port].name}")
-                log.info("listener_opened", port=port, instance=self._fleet.by_port[port].name)
+                await self.open("own", door, port, f"instance {instance.name}")
+                log.info("listener_opened", port=port, instance=instance.name)
+                note(instance, "listener.opened", {"port": port})
             except PortTaken as taken:
                 log.error("listener_failed", port=port, problem=str(taken))
+                note(instance, "listener.failed", {"port": port, "why": taken.why})
 
     def _opened(self, listener: Listener, connection: Connection) -> None:
         listener.connections.add(connection)

@@ -15,30 +15,13 @@ from django.db import DatabaseError, connections
 from controlplane.databases import FACTS
 from controlplane.domain.addresses import bracketed
 
-from .leader import Knobs, Leader
+from .knobs import knobs
+from .leader import Leader
 from .lease import Lease
 
 log = structlog.get_logger()
 
 STAND_BY_POLL = 0.2
-
-
-def knobs() -> Knobs:
-    return Knobs(
-        host=settings.PDCP_BOOTSTRAP_HOST.removeprefix("[").removesuffix("]"),
-        kv_port=settings.PDCP_KV_PORT,
-        engine_port=settings.PDCP_ENGINE_INFO_PORT,
-        own_ports=frozenset({settings.PDCP_WEB_PORT}),
-        probe_networks=settings.PDCP_PROBE_NETWORKS,
-        probe_interval_seconds=settings.PDCP_PROBE_INTERVAL_SECONDS,
-        probe_timeout_seconds=settings.PDCP_PROBE_TIMEOUT_SECONDS,
-        register_networks=settings.PDCP_REGISTER_NETWORKS,
-        room_ttl_seconds=settings.PDCP_ROOM_TTL_SECONDS,
-        room_limit=settings.PDCP_ROOM_LIMIT,
-        kv_body_limit=settings.PDCP_KV_BODY_LIMIT_BYTES,
-        engine_body_limit=settings.PDCP_ENGINE_BODY_LIMIT_BYTES,
-        upload_budget=settings.PDCP_UPLOAD_BUDGET_BYTES,
-    )
 
 
 async def serve() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,10 +16,12 @@ from controlplane.ledger.failures import FencedOut, OutcomeUnknown
 from controlplane.ledger.store import RoomStore
 
 from .breath import Breath
+from .loading import load_rooms
 
 log = structlog.get_logger()
 
 UNKNOWN_SECONDS = 4.0
+RESTORED_AT_ONCE = 2000
 
 Bind = tuple[int, int, int]
 """Instance id, room, DP rank."""
@@ -125,6 +127,18 @@ class RoomRecorder:
             rooms.keep_bound()
         if len(self._collisions) > 1000:
             del self._collisions[:-1000]
+
+    async def restore(self, read: Callable[..., Awaitable[Any]]) -> None:
+        """Behind the directory, newest first, until the bound is reached; look-ups of rooms wait for it."""
+        chunks = load_rooms()
+        rooms = self._rooms
+        while rooms.count < rooms.limit and (chunk := await read(next, chunks, None)) is not None:
+            for start in range(0, len(chunk), RESTORED_AT_ONCE):
+                for instance, room, dp, expires in chunk[start : start + RESTORED_AT_ONCE]:
+                    rooms.table(instance).bind_older(room, dp, expires)
+                await asyncio.sleep(0)
+        rooms.keep_bound()
+        self.loaded.set()
 
     async def sweep_forever(self) -> None:
         """Free expired rooms a few at a time; they are not answered any more anyway."""

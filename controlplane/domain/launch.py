@@ -15,7 +15,7 @@ JOIN_WINDOW = 120.0
 CONFIRM_AFTER = 0.3
 """Seconds between the two refusals that make a verdict."""
 
-PROOF_LASTS = 2.0
+PROOF_LASTS = 0.5
 """Seconds for which a proof counts as belonging to the probe round of a launch that has just become full."""
 
 Address = tuple[str, int]

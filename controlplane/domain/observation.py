@@ -38,7 +38,7 @@ def _observe_launch(change: Change, launch: Launch, verdicts: Mapping[Address, C
             continue
         moved = True
         row, leaves = before.observed(contact, change.now)
-        if leaves and not _matters(launch, row):
+        if leaves and not _matters(launch, before):
             leaves = False
         if leaves:
             gone.append(row)
@@ -66,8 +66,9 @@ def _observe_launch(change: Change, launch: Launch, verdicts: Mapping[Address, C
 
 
 def _matters(launch: Launch, row: Row) -> bool:
-    """A rank of a serving launch that never greeted was never reached: a refusal of its address proves nothing."""
-    return row.greeted or not launch.complete
+    """A rank of a serving launch that was never reached is not proven dead by a refusal: whoever refuses may sit between.
+    A connect that was accepted once, greeting or not, proves that we do reach its host."""
+    return row.greeted or not launch.complete or row.contact in (Contact.SILENT, Contact.STRANGER)
 
 
 def _why(row: Row) -> str:

@@ -114,10 +114,11 @@ def _facts_filled(snapshot: Snapshot, data: Data) -> Snapshot:
 def _registered(snapshot: Snapshot, data: Data) -> Snapshot:
     launch, slot = snapshot["launches"][str(data["launch"])], slot_key(data["slot"])
     rows = {**launch["rows"], slot: {key: data[key] for key in ROW_KEYS}}
-    claims = _without(launch["claims"], slot)
     # The same address again changes what is known of a rank, not who is in the launch.
-    same = data["previous"] == f"{data['ip']}:{data['port']}"
-    return _with_launch(snapshot, data["launch"], rows=rows, claims=claims, complete=same and launch["complete"])
+    if data["previous"] == f"{data['ip']}:{data['port']}":
+        return _with_launch(snapshot, data["launch"], rows=rows)
+    claims = _without(launch["claims"], slot)
+    return _with_launch(snapshot, data["launch"], rows=rows, claims=claims, complete=False)
 
 
 def _left(snapshot: Snapshot, data: Data) -> Snapshot:

@@ -28,11 +28,11 @@ class Target(NamedTuple):
 class Budget:
     """What one source may make us ask: `burst` probes at once, `per_second` in the long run.
 
-    The defaults let one host (or one proxy in front of many) have 1,024 ranks swept every 2 s.
+    The defaults let one host (or one proxy in front of many) have 4,096 ranks swept every 2 s.
     """
 
-    burst: int = 4096
-    per_second: float = 512.0
+    burst: int = 16_384
+    per_second: float = 2048.0
 
 
 @dataclass(slots=True)

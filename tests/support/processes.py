@@ -151,7 +151,9 @@ class Child:
     def _close(self) -> int:
         code = self._process.wait(10)
         self._reader.join(5)
-        for stream in (self._process.stdin, self._process.stdout, self._log):
+        # A grandchild that outlived it still holds the pipe: closing it would wait for the reader, and that for ever.
+        stdout = None if self._reader.is_alive() else self._process.stdout
+        for stream in (self._process.stdin, stdout, self._log):
             if stream is not None:
                 stream.close()
         return code

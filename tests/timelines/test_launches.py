@@ -54,6 +54,7 @@ def test_01_half_a_launch_that_died_does_not_complete_the_next_one(place: Place,
 def test_01b_nor_does_one_that_died_this_very_moment_for_longer_than_a_sweep(place: Place, cluster: Cluster):
     first = Launch(place, cluster, tp=4)
     first.register(*HALF)
+    eventually(lambda: len(place.events("rank.probed")) >= 3, within=3, what="three ranks greeted")
     first.die()
     second = Launch(place, cluster, tp=4)
     second.register(tp(3))

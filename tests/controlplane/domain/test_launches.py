@@ -68,6 +68,7 @@ LEAVING = [
     ("nor is a stranger at the port", SERVING + "stranger 1; wait 9; stranger 1", "serves 1 2; health 200"),
     ("nor a rank out of reach", SERVING + "unreached 1; wait 9; unreached 1", "serves 1 2; health 200"),
     ("refused at its first probe, a row of an open launch leaves", "tp0@1; up 1; tp1@2; dead 2", "current 1 -"),
+    ("one that hung up at its first probe and refuses now is", "tp0@1; tp1@2; silent 1; up 2; dead 1", "current - 2; health 503"),
     ("a rank never reached is not judged once its launch serves", "tp0@1; tp1@2; unreached 1 2; dead 1",
      "serves 1 2; health 200"),
 ]
