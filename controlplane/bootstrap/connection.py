@@ -10,6 +10,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -21,6 +22,7 @@ from controlplane.protocol.replies import Reply, text
 
 from .memo import KnownHead, Memo, raw
 from .outcome import Outcome, Pending
+from .request import Head, Request
 
 REQUEST_SECONDS = 60.0
 MAX_HEAD_BYTES = 65_536
@@ -104,29 +106,30 @@ class Connection(HttpToolsProtocol):
                 self._write(HEAD_TOO_LARGE)
 
     def _begin(self, known: KnownHead, body: bytes) -> None:
-        outcome: Outcome = known.begin(known.request.again(self), body)
+        outcome: Outcome = known.begin(Request(known.head, self), body)
         if isinstance(outcome, Reply):
-            self._write(outcome)
+            self._write(outcome, close=known.close)
             return
         self._pending = True
-        outcome.future.add_done_callback(lambda _: self._finish(outcome))
+        outcome.future.add_done_callback(lambda _: self._finish(outcome, known.close))
 
-    def _finish(self, outcome: Pending) -> None:
+    def _finish(self, outcome: Pending, close: bool) -> None:
         self._pending = False
         if self.transport.is_closing():
             return
         if outcome.future.cancelled() or time.monotonic() >= self.memo.deadline():
             self.hang_up()
             return
-        self._write(outcome.reply())
+        self._write(outcome.reply(), close=close)
         if self._backlog:
             waiting, self._backlog = b"".join(self._backlog), []
             self.flow.resume_reading()
             self.data_received(waiting)
 
-    def _write(self, reply: Reply) -> None:
-        self.transport.write(raw(reply, close=reply.close))
-        if reply.close:
+    def _write(self, reply: Reply, *, close: bool = False) -> None:
+        close = close or reply.close
+        self.transport.write(raw(reply, close=close))
+        if close:
             self.transport.close()
 
     def on_message_begin(self) -> None:
@@ -142,21 +145,21 @@ class Connection(HttpToolsProtocol):
         self.began_at = None
         super().on_message_complete()
 
-    def remember(self, reply: Reply) -> tuple[Memo, bytes] | None:
-        """Answer these raw bytes with this reply from now on; what the owner must keep to take it back."""
+    def remember(self, reply: Reply) -> Callable[[], None] | None:
+        """Answer these raw bytes with this reply from now on; what the owner must call to take it back."""
         data = self._data
         if data is None or data[-4:] != b"\r\n\r\n" or not self.memo.remember(data, raw(reply)):
             return None
-        return self.memo, data
+        return partial(self.memo.drop, data)
 
-    def learn(self, request: Any, length: int, begin: Callable[[Any, bytes], Any]) -> None:
+    def learn(self, head: Head, length: int, begin: Callable[[Any, bytes], Any]) -> None:
         """Hand bodies behind this head straight to `begin` from now on."""
         data = self._data
         if data is None:
             return
-        head, _, body = data.partition(b"\r\n\r\n")
+        raw_head, _, body = data.partition(b"\r\n\r\n")
         if len(body) == length:
-            self.memo.learn(head, KnownHead(request, length, begin))
+            self.memo.learn(raw_head, head, length, begin)
 
     def timeout_keep_alive_handler(self) -> None:
         # What goes the short way does not pass through uvicorn, so its clock has not seen it.

@@ -17,10 +17,11 @@ from controlplane.protocol.replies import Reply
 
 from .bodies import Disconnected, Receive, UploadBudget, read_body
 from .complaints import Complaints
-from .connection import Connection, send_reply
+from .connection import send_reply
 from .fleet import Fleet, Instance
 from .outcome import Outcome, Pending
-from .tenancy import meant
+from .request import Head, Request
+from .tenancy import Meant, meant
 
 log = structlog.get_logger()
 
@@ -33,30 +34,6 @@ NOT_NOW = "the database cannot be reached right now; nothing was changed, try ag
 
 class StandingDown(Exception):
     """This process may not answer any more: the connection is closed without a word."""
-
-
-class Request:
-    """One request, as far as a handler needs it."""
-
-    __slots__ = ("connection", "headers", "method", "path", "query", "receive", "source")
-
-    def __init__(self, scope: Scope, receive: Receive | None) -> None:
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.query: bytes = scope["query_string"]
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.connection: Connection = scope["state"]["connection"]
-        client = scope["client"]
-        self.source: str = client[0] if client else ""
-        self.receive = receive
-
-    def again(self, connection: Connection) -> Request:
-        """The same request head on another connection (or once more on this one)."""
-        request = Request.__new__(Request)
-        request.method, request.path, request.query = self.method, self.path, self.query
-        request.headers, request.connection, request.receive = self.headers, connection, None
-        request.source = connection.client[0] if connection.client else ""
-        return request
 
 
 class Door:
@@ -91,7 +68,7 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = Request(scope, receive)
+        request = Request(Head(scope), scope["state"]["connection"], receive)
         self.requests += 1
         try:
             if not self.may_answer():
@@ -113,28 +90,32 @@ class Door:
             reply = self.failed(request)
         if reply.status >= 400:
             self.refused[reply.status] = self.refused.get(reply.status, 0) + 1
-        await send_reply(send, reply, head_only=request.method == "HEAD")
+        await send_reply(send, reply, head_only=request.head.method == "HEAD")
+
+    def meant(self, request: Request) -> Meant:
+        head = request.head
+        return meant(self.fleet, head.name, head.headers, request.connection.port)
 
     def complain(self, request: Request, refused: Refused) -> None:
         """Let operators hear of a refused write, and of a listener that several instances share."""
-        if request.method not in ("PUT", "POST") and refused.code != "unavailable":
+        if request.head.method not in ("PUT", "POST") and refused.code != "unavailable":
             return
         try:
-            instance = meant(self.fleet, request.headers, request.path, request.connection.port).instance
+            instance = self.meant(request).instance
         except Refused:
             instance = None
-        self.complaints.about(instance, f"{request.method} {request.path[:100]}", request.source, refused)
+        self.complaints.about(instance, f"{request.head.method} {request.head.path[:100]}", request.source, refused)
 
     async def body(self, request: Request) -> bytes:
         assert request.receive is not None
-        return await read_body(request.receive, request.headers, self.body_limit, self.budget)
+        return await read_body(request.receive, request.head.headers, self.body_limit, self.budget)
 
     async def write(self, request: Request, begin: Callable[[Request, bytes], Outcome]) -> Reply:
         """Read the body, begin, wait for the batch; and remember the head, so that the next one is begun at once."""
         body = await self.body(request)
         outcome = begin(request, body)
-        if b"content-length" in request.headers and len(body) <= MAX_SHORT_BODY:
-            request.connection.learn(request, len(body), self._guarded(begin))
+        if b"content-length" in request.head.headers and len(body) <= MAX_SHORT_BODY:
+            request.connection.learn(request.head, len(body), self._guarded(begin))
         if isinstance(outcome, Reply):
             return outcome
         await outcome.future
@@ -182,7 +163,7 @@ class Door:
         return Pending(task, task.result)
 
     def failed(self, request: Request) -> Reply:
-        log.exception("request_failed", method=request.method, path=request.path[:200], source=request.source)
+        log.exception("request_failed", method=request.head.method, path=request.head.path[:200], source=request.source)
         return self.refusal(Refused("the control plane failed on this request; see its log", code="internal"))
 
     def check_writer(self, request: Request) -> None:

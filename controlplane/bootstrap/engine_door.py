@@ -15,11 +15,12 @@ from controlplane.protocol import engine_info
 from controlplane.protocol.engine_info import Publication, Unreadable
 from controlplane.protocol.replies import ENGINE_NOT_FOUND, OK, Reply, engine_method
 
-from .door import Door, Request
+from .door import Door
 from .kv_door import Adopt, Ready
 from .operations import PublishEngine
 from .recorder import Recorder
-from .tenancy import meant
+from .request import Request
+from .tenancy import bare_path
 
 READ_PATHS = (
     "/get_transfer_engine_info",
@@ -84,9 +85,7 @@ class EngineDoor(Door):
         return refused.reply if isinstance(refused, Unreadable) else engine_info.refusal(refused)
 
     async def answer(self, request: Request) -> Reply:
-        path, method = request.path, request.method
-        if path[:3] == "/i/":
-            path = "/" + path[3:].partition("/")[2]
+        path, method = bare_path(request.head.path), request.head.method
         if path in READ_PATHS:
             return await self.get_info(request) if method == "GET" else engine_method("GET")
         if path == "/register_transfer_engine_info":
@@ -104,7 +103,7 @@ class EngineDoor(Door):
         publication = await self.parse(body) if len(body) > LARGE_BODY else engine_info.read_publication(body)
         del body
         probeable = self.may_probe(publication.session, request.source)
-        said = meant(self.fleet, request.headers, request.path, request.connection.port)
+        said = self.meant(request)
         instance = said.instance if said.instance is not None else await self.adopt(said.name)
         operation = PublishEngine(instance, publication, probeable=probeable)
         await self.recorder.submit(operation)
@@ -116,10 +115,10 @@ class EngineDoor(Door):
 
     async def get_info(self, request: Request) -> Reply:
         try:
-            rank = engine_info.read_rank_query(request.query)
+            rank = engine_info.read_rank_query(request.head.query)
         except Unreadable as bad:
             return bad.reply
-        said = meant(self.fleet, request.headers, request.path, request.connection.port)
+        said = self.meant(request)
         if said.instance is None and said.named:
             raise Refused(f"no instance is named {said.name}", code="not_found")
         instance = said.instance
@@ -135,7 +134,7 @@ class EngineDoor(Door):
                 break
             memoed = request.connection.remember(reply)
             if memoed is not None:
-                instance.memoed.append(memoed)
+                instance.unlearn.append(memoed)
             return reply
         return engine_info.no_info(rank)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from controlplane.domain.directory import Directory
@@ -12,8 +12,6 @@ from controlplane.domain.health import Pollers
 from controlplane.domain.launch import Address
 from controlplane.domain.rooms import Rooms
 from controlplane.protocol.replies import Reply
-
-from .memo import Memo
 
 MAX_INSTANCES = 20_000
 MAX_HOLDERS = 500_000
@@ -35,7 +33,7 @@ class Instance:
     pollers: Pollers = field(default_factory=Pollers)
     # Answers that are the same bytes until the directory changes, and raw requests that were answered with them.
     answers: dict[bytes, Reply] = field(default_factory=dict)
-    memoed: list[tuple[Memo, bytes]] = field(default_factory=list)
+    unlearn: list[Callable[[], None]] = field(default_factory=list)
     # Workers whose rows are older than this are told to register again with their next heartbeat.
     reregister_before: float = 0.0
 
@@ -46,9 +44,9 @@ class Instance:
     def forget_answers(self) -> None:
         """Nothing that was prepared for the old values may be sent again."""
         self.answers.clear()
-        for memo, request in self.memoed:
-            memo.drop(request)
-        self.memoed.clear()
+        for forget in self.unlearn:
+            forget()
+        self.unlearn.clear()
 
     def publish(self, directory: Directory, engines: EngineTable) -> None:
         changed = _visible(directory) != _visible(self.directory) or engines is not self.engines

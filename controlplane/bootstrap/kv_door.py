@@ -11,20 +11,19 @@ from controlplane.domain.errors import Refused
 from controlplane.domain.health import health_status
 from controlplane.probes.networks import ProbePolicy
 from controlplane.protocol import heartbeat, kv, replies
-from controlplane.protocol.reading import short_text
 from controlplane.protocol.replies import KV_NOT_FOUND, OK, Reply
 
-from .door import Door, Request
+from .door import Door
 from .fleet import Instance
 from .heartbeats import Beat
 from .operations import Register, with_origin
 from .outcome import Outcome, Pending
 from .recorder import NOT_STORED, Operation, Recorder
+from .request import Request
 from .room_recorder import RoomRecorder
-from .tenancy import Meant, meant
+from .tenancy import bare_path
 
 MAX_PREPARED = 10_000
-TOKEN_HEADERS = (b"x-pd-generation", b"x-sglang-disaggregation-instance-id")
 
 Adopt = Callable[[str], Awaitable[Instance]]
 Ready = Callable[[], Reply]
@@ -61,21 +60,16 @@ class KvDoor(Door):
         return replies.refusal(refused)
 
     async def answer(self, request: Request) -> Reply:
-        path = request.path
-        if path[:3] == "/i/":
-            path = "/" + path[3:].partition("/")[2]
+        path = bare_path(request.head.path)
         methods = self.handlers.get(path)
         if methods is None:
             if path == "/livez":
                 return OK
             return self.ready() if path == "/readyz" else KV_NOT_FOUND
-        handler = methods.get(request.method)
+        handler = methods.get(request.head.method)
         if handler is None:
             return replies.kv_method(methods, route=path == "/route")
         return await handler(request)
-
-    def meant(self, request: Request) -> Meant:
-        return meant(self.fleet, request.headers, request.path, request.connection.port)
 
     def begin_write(self, request: Request, begin: Callable[[Instance], Outcome]) -> Outcome:
         """Begin with the instance that is meant; a first registration brings it into being before that."""
@@ -90,18 +84,18 @@ class KvDoor(Door):
         if instance is None:
             if said.named:
                 raise Refused(f"no instance is named {said.name}", code="not_found")
-            return kv.answer_route(None, request.query)
+            return kv.answer_route(None, request.head.query)
         if instance.retired:
             raise Refused(f"instance {instance.name} is retired", code="not_found")
-        reply = instance.answers.get(request.query)
+        reply = instance.answers.get(request.head.query)
         if reply is None:
-            reply = kv.answer_route(instance.directory, request.query)
+            reply = kv.answer_route(instance.directory, request.head.query)
             if reply.status == 200 and len(instance.answers) < MAX_PREPARED:
-                instance.answers[request.query] = reply
+                instance.answers[request.head.query] = reply
         if reply.status == 200:
             entry = request.connection.remember(reply)
             if entry is not None:
-                instance.memoed.append(entry)
+                instance.unlearn.append(entry)
         return reply
 
     async def put_route(self, request: Request) -> Reply:
@@ -110,7 +104,7 @@ class KvDoor(Door):
 
     def begin_put(self, request: Request, body: bytes) -> Outcome:
         self.check_writer(request)
-        put = kv.read_register(body, token=launch_token(request.headers))
+        put = kv.read_register(body, token=request.head.token)
         put = with_origin(put, self.flags(put.ip, request.source), home=put.ip == request.source)
 
         def complain(refused: Refused) -> None:
@@ -173,14 +167,6 @@ class KvDoor(Door):
         self.check_writer(request)
         beat = heartbeat.read(body)
         return self.begin_write(request, lambda i: self.submit(Beat(i, beat)))
-
-
-def launch_token(headers: dict[bytes, bytes]) -> str | None:
-    for name in TOKEN_HEADERS:
-        value = headers.get(name)
-        if value:
-            return short_text(value.decode("latin-1"), name.decode(), 128)
-    return None
 
 
 def check_dp(instance: Instance, dp: int) -> None:

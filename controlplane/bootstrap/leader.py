@@ -76,6 +76,9 @@ class Leader:
         # What was loaded lives as long as the process; the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+        # A registration makes few cycles and many long-lived values: at the usual pace the collector would walk all of
+        # the fleet again and again, and look-ups would wait for it.
+        gc.set_threshold(20_000, 20, 100)
         try:
             kv, engine = await self._open(patient=patient)
         except BaseException:
@@ -115,7 +118,7 @@ class Leader:
         self.recorder.revision = revision
         prober = Prober(policy, timeout=knobs.probe_timeout_seconds)
         self.watch = Watch(fleet, self.recorder, prober, interval=knobs.probe_interval_seconds)
-        self.registry = Registry(fleet, FactStore(FACTS), token=self.token)
+        self.registry = Registry(fleet, facts, self.recorder.thread, token=self.token)
         self.packer = Packer()
         self.checkpointer = Checkpointer([FACTS, TRAFFIC])
         self.checkpointer.start()
@@ -228,7 +231,7 @@ class Leader:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         if hasattr(self, "recorder"):
             await self.watch.close()
-            for part in (self.recorder, self.rooms, self.registry, self.packer, self.inbox):
+            for part in (self.recorder, self.rooms, self.packer, self.inbox):
                 part.close()
             self.checkpointer.stop()
         self.reads.shutdown(wait=False, cancel_futures=True)

@@ -9,21 +9,25 @@ from typing import Any
 
 from controlplane.protocol.replies import Reply
 
+from .request import Head
+
 MAX_REQUEST = 1024
 MAX_ENTRIES = 65_536
 MAX_HEADS = 8192
 MAX_ANSWER_BYTES = 128 * 2**20
 STATUS = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
-SPECIAL = (b"connection: close", b"transfer-encoding", b"expect:", b"upgrade:")
+CLOSE = b"connection: close"
+SPECIAL = (b"transfer-encoding", b"expect:", b"upgrade:")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownHead:
     """A request head that httptools has read before, byte for byte: what it came to, and who takes its body."""
 
-    request: Any
+    head: Head
     length: int
     begin: Callable[[Any, bytes], Any]
+    close: bool
 
 
 class Memo:
@@ -46,18 +50,19 @@ class Memo:
         """Answer these bytes with those. One request in one read, kept alive, nothing after it; bounded."""
         if self.held > MAX_ANSWER_BYTES or len(self.answers) >= MAX_ENTRIES or len(request) > MAX_REQUEST:
             return False
-        if request.count(b"\r\n\r\n") != 1 or not _plain(request):
+        if request.count(b"\r\n\r\n") != 1 or not _plain(request) or CLOSE in request.lower():
             return False
         self.drop(request)
         self.answers[request] = answer
         self.held += len(answer)
         return True
 
-    def learn(self, head: bytes, known: KnownHead) -> None:
-        if len(head) <= MAX_REQUEST and _plain(head + b"\r\n"):
+    def learn(self, raw_head: bytes, head: Head, length: int, begin: Callable[[Any, bytes], Any]) -> None:
+        """Hand bodies of `length` behind these bytes straight to `begin`."""
+        if len(raw_head) <= MAX_REQUEST and _plain(raw_head + b"\r\n"):
             if len(self.heads) >= MAX_HEADS:
                 self.heads.clear()
-            self.heads[head] = known
+            self.heads[raw_head] = KnownHead(head, length, begin, close=CLOSE in raw_head.lower())
 
 
 def raw(reply: Reply, *, close: bool = False, head_only: bool = False) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from controlplane.domain import orders
 from controlplane.domain.contact import Contact
@@ -215,4 +214,7 @@ def retire_engines_of(
 
 
 def with_origin(put: Registration, flags: tuple[str, ...], *, home: bool) -> Registration:
-    return replace(put, flags=flags, home=home) if flags or home else put
+    """The registration with what its sender's address says. Written out: replace() costs more than parsing does."""
+    if not flags and not home:
+        return put
+    return Registration(put.slot, put.topology, put.facts, put.ip, put.port, put.http_port, put.token, flags, home)

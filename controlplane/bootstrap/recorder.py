@@ -93,7 +93,7 @@ class Recorder:
         self._reload = reload
         self._fenced_out = fenced_out
         self._breath = Breath(pause_seconds)
-        self._thread = ThreadPoolExecutor(1, "recorder")
+        self.thread = ThreadPoolExecutor(1, "recorder")
         self._pending: list[Operation] = []
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._arrived = asyncio.Event()
@@ -168,7 +168,7 @@ class Recorder:
         """What memory holds may not be what is stored: nothing goes on before it is read again."""
         while True:
             try:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._reload)
+                await asyncio.get_running_loop().run_in_executor(self.thread, self._reload)
                 return
             except Exception as problem:
                 log.warning("reload_failed", problem=str(problem)[:300])
@@ -190,7 +190,7 @@ class Recorder:
         if writes:
             loop = asyncio.get_running_loop()
             with self._breath.holding():
-                head = await loop.run_in_executor(self._thread, self._store.commit, self.token, writes)
+                head = await loop.run_in_executor(self.thread, self._store.commit, self.token, writes)
             self.revision = max(self.revision, head)
         for stage in staged.values():
             stage.instance.publish(stage.directory, stage.engines)
@@ -199,4 +199,4 @@ class Recorder:
     def close(self) -> None:
         """Whoever still waits is let go without an answer."""
         self._done.cancel()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.thread.shutdown(wait=False, cancel_futures=True)

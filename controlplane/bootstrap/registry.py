@@ -27,11 +27,12 @@ VALUES (%s, %s, 'instance.added', %s, '', 'registered itself', %s)"""
 class Registry:
     """Adds an instance once, however many ranks arrive at the same moment."""
 
-    def __init__(self, fleet: Fleet, store: FactStore, *, token: int) -> None:
+    def __init__(self, fleet: Fleet, store: FactStore, thread: ThreadPoolExecutor, *, token: int) -> None:
         self._fleet = fleet
         self._store = store
         self._token = token
-        self._thread = ThreadPoolExecutor(1, "registry")
+        # The recorder's own thread: two writers of one process would wait for each other in SQLite's busy handler.
+        self._thread = thread
         self._lock = asyncio.Lock()
 
     async def adopt(self, name: str) -> Instance:
@@ -54,9 +55,6 @@ class Registry:
             instance = Instance(row[0], name, row[1], row[2], row[3], row[4])
             self._fleet.add(instance)
             return instance
-
-    def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _add(cursor: Any, name: str) -> Any:

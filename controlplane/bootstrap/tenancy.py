@@ -16,36 +16,37 @@ PREFIX = "/i/"
 
 
 class Meant(NamedTuple):
-    """The name that was said (or the default's), the instance of that name if there is one, and the bare path."""
+    """The name that was said (or the default's), the instance of that name if there is one."""
 
     name: str
     instance: Instance | None
-    path: str
     named: bool
 
 
-def strip_prefix(path: str) -> tuple[str | None, str]:
+def bare_path(path: str) -> str:
     """`/i/NAME/route` is `/route` of NAME."""
-    if not path.startswith(PREFIX):
-        return None, path
-    name, slash, rest = path[len(PREFIX) :].partition("/")
-    return unquote(name), slash + rest
+    return "/" + path[len(PREFIX) :].partition("/")[2] if path.startswith(PREFIX) else path
 
 
-def meant(fleet: Fleet, headers: dict[bytes, bytes], path: str, port: int) -> Meant:
-    """Raises Refused: 503 when several instances share the listener and nothing names one, 400 for a bad name."""
-    name, bare = strip_prefix(path)
-    if name is None:
-        given = headers.get(b"x-pd-instance")
-        name = given.decode("latin-1") if given else _basic_user(headers.get(b"authorization"))
+def said_in(path: str, headers: dict[bytes, bytes]) -> str | None:
+    """The name that path, header or user name say, in this order. Raises Refused (400) for what is no name."""
+    if path.startswith(PREFIX):
+        return check_name(unquote(path[len(PREFIX) :].partition("/")[0]))
+    given = headers.get(b"x-pd-instance")
+    name = given.decode("latin-1") if given else _basic_user(headers.get(b"authorization"))
+    return check_name(name) if name is not None else None
+
+
+def meant(fleet: Fleet, name: str | None, headers: dict[bytes, bytes], port: int) -> Meant:
+    """Raises Refused (503) when several instances share the listener and nothing names one."""
     if name is not None:
-        return Meant(check_name(name), fleet.named(name), bare, True)
+        return Meant(name, fleet.named(name), True)
     instance = fleet.by_port.get(port)
     if instance is None and fleet.by_alias:
         instance = fleet.by_alias.get(_host(headers.get(b"host", b"")))
     if instance is None:
         instance = fleet.only_one()
-    return Meant(instance.name if instance else DEFAULT_NAME, instance, bare, False)
+    return Meant(instance.name if instance else DEFAULT_NAME, instance, False)
 
 
 def _basic_user(authorization: bytes | None) -> str | None:

@@ -10,12 +10,13 @@ from .errors import Refused
 from .events import Event, HealthTurned, LaunchFactsFilled, RankClaimed, RankLeft, RankRegistered
 from .launch import Address, Launch, Row, Workspace
 from .topology import SharedFacts, Slot, Topology
+from .values import value
 
 FENCE_SECONDS = 60.0
 """How long after a promotion a PUT from a replaced launch counts as late."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Registration:
     """One `PUT /route`, parsed and checked. `flags` come from where it was sent from, not from its body."""
 
@@ -55,7 +56,7 @@ class Fence:
         return now - self.at <= FENCE_SECONDS and address in self.contacts
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Directory:
     """All that look-ups and `/health` of one instance are answered from."""
 
@@ -94,7 +95,7 @@ class Directory:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decision:
     """What a request or an observation comes to. Nothing of it holds before it is recorded.
 
@@ -109,6 +110,9 @@ class Decision:
     again: frozenset[Address] = frozenset()
     refused: Refused | None = None
     claims: tuple[tuple[int, Mapping[Slot, Row]], ...] = ()
+
+
+NOBODY: frozenset[Address] = frozenset()
 
 
 class Change:
@@ -193,8 +197,8 @@ class Change:
             directory,
             tuple(self.events),
             tuple(self.seen),
-            frozenset(self.probe),
-            frozenset(self.again),
+            frozenset(self.probe) if self.probe else NOBODY,
+            frozenset(self.again) if self.again else NOBODY,
             self.refused,
-            tuple(self.claims.items()),
+            tuple(self.claims.items()) if self.claims else (),
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from .contact import Contact
 from .topology import SharedFacts, Slot, Topology
+from .values import value
 
 JOIN_WINDOW = 120.0
 """Seconds within which a PUT keeps a launch open for others, and a repeated row may be adopted."""
@@ -24,7 +25,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Row:
     """A rank as it registered, and what probes saw of it. Times are seconds since the epoch."""
 
@@ -103,7 +104,7 @@ class Row:
         return replace(self, contact=contact, probed_at=now), True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Launch:
     """A generation. `served` says that it was complete once, so decodes may have cached it."""
 

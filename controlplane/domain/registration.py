@@ -28,6 +28,8 @@ def register(directory: Directory, put: Registration, now: float, workspace: Wor
 
 
 def place(change: Change, put: Registration, *, fenced: bool = True) -> None:
+    if _fills_up(change, put):
+        return
     if put.home and not _is_known(change, put):
         change.doubt(put.address)
     if put.token is not None:
@@ -42,6 +44,19 @@ def place(change: Change, put: Registration, *, fenced: bool = True) -> None:
     if put.token is None and _join_open(change, put):
         return
     _open(change, put)
+
+
+def _fills_up(change: Change, put: Registration) -> bool:
+    """The usual case first: the next rank of the only launch, which has begun and has room. All rules below agree."""
+    current = change.current
+    if current is None or change.candidate is not None or change.fence is not None or current.complete:
+        return False
+    if current.token is not None or put.token is not None or put.slot in current.rows or put.address in current.at:
+        return False
+    if not current.agrees(put.topology, put.facts) or not current.is_open(change.now):
+        return False
+    change.seat(current, _row(put, change.now), put.facts)
+    return True
 
 
 def _is_known(change: Change, put: Registration) -> bool:

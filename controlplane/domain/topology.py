@@ -126,6 +126,8 @@ class SharedFacts:
 
     def filled_from(self, other: SharedFacts) -> SharedFacts:
         """These facts with every null taken from `other`."""
+        if self is other or self == other:
+            return self
         gaps = {n: getattr(other, n) for n in NULLABLE if getattr(self, n) is None and getattr(other, n) is not None}
         return replace(self, **gaps) if gaps else self
 
