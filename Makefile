@@ -28,7 +28,7 @@ run: $(if $(wildcard $(EVERYTHING)),,$(SERVER)) ## Install what the server needs
 	@exec $(BIN)/python manage.py up --end-with-parent
 
 test: $(EVERYTHING) packages ## Install everything (once), then run all tests but soak and bench (TESTS=path ARGS=…)
-	$(PYTEST) $(TESTS) -m "not soak and not bench" $(ARGS)
+	$(PYTEST) $(TESTS) -m "not soak and not bench" -n 2 --dist loadfile $(ARGS)
 
 soak: $(EVERYTHING) packages ## The long versions of crash, chaos and load tests, without a time limit
 	$(PYTEST) $(TESTS) -m soak --timeout=0 $(ARGS)
