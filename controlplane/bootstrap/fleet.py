@@ -81,7 +81,13 @@ class Fleet:
             instance.directory = Directory(instance.name)
         self.by_name[instance.name] = instance
         self.by_id[instance.id] = instance
-        self.reindex()
+        if instance.own_port or instance.host_alias or instance.retired or instance.role == "decode":
+            self.reindex()
+            return
+        # The usual newcomer shares the listener: only what its predecessor answered to the nameless changes.
+        self._shared.append(instance)
+        if len(self._shared) == 2:
+            self._shared[0].forget_answers()
 
     def add_all(self, instances: Iterable[Instance]) -> None:
         for instance in instances:

@@ -44,6 +44,7 @@ log = structlog.get_logger()
 
 SQLITE_PAUSE = 0.001
 WAKE_SECONDS = 0.05
+COLLECT_SECONDS = 60.0
 
 
 class Leader:
@@ -77,8 +78,8 @@ class Leader:
         gc.collect()
         gc.freeze()
         # A registration makes few cycles and many long-lived values: at the usual pace the collector would walk all of
-        # the fleet again and again, and look-ups would wait for it.
-        gc.set_threshold(20_000, 20, 100)
+        # the fleet again and again, and look-ups would wait for it. The young are looked at, the old once a minute.
+        gc.set_threshold(20_000, 1_000, 1_000)
         try:
             kv, engine = await self._open(patient=patient)
         except BaseException:
@@ -88,6 +89,7 @@ class Leader:
         self._start(self.watch.report_forever(), "report")
         self._start(self.watch.sweep_forever(), "sweep")
         self._start(self._wake_readers(), "wake readers")
+        self._start(_collect_forever(), "collect")
         self._start(end_flushes_forever(fleet, self.recorder), "flush")
         self._start(self.inbox.follow_forever(), "inbox")
         self._start(wakes(settings.REDIS_URL, self.inbox.wake), "wake")
@@ -248,3 +250,10 @@ class Leader:
             log.error("task_died", task=task.get_name(), exc_info=task.exception())
             # Half a leader is worse than none: let the stand-by, or our next term, take over.
             self.tenure.lose()
+
+
+async def _collect_forever() -> None:
+    """What young collections left behind in middle age. Most of the fleet is older, frozen, and not walked."""
+    while True:
+        await asyncio.sleep(COLLECT_SECONDS)
+        gc.collect(1)

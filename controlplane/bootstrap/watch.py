@@ -51,9 +51,10 @@ class Watch:
 
     def wanted(self, staged: Staged) -> None:
         """What a batch left open: ask now, or once more after the time that makes a second refusal count."""
-        if staged.sources:
-            self._sources.update(staged.sources)
         for address in staged.probe:
+            source = staged.sources.get(address)
+            if source is not None:
+                self._sources[address] = source
             self.ask(staged.instance, address)
         loop = asyncio.get_running_loop()
         for address in staged.again:
@@ -150,6 +151,8 @@ class Watch:
                         await asyncio.sleep(100 / SWEEP_PER_SECOND)
                 for session in instance.engines.sessions():
                     self.ask_session(instance, session)
+                # A large fleet takes a while to walk, and the wire does not wait for it.
+                await asyncio.sleep(0)
             self._jury.forget(watched)
             for gone in self._sources.keys() - watched:
                 del self._sources[gone]

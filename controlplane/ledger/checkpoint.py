@@ -9,7 +9,7 @@ from pathlib import Path
 from django.db import connections
 
 PASSIVE_ABOVE = 2 * 2**20
-TRUNCATE_ABOVE = 256 * 2**20
+RESTART_ABOVE = 16 * 2**20
 EVERY_SECONDS = 0.5
 
 
@@ -48,7 +48,10 @@ def _checkpoint(file: Path) -> None:
         return
     connection = sqlite3.connect(file, timeout=0.2, isolation_level=None)
     try:
-        how = "TRUNCATE" if size > TRUNCATE_ABOVE else "PASSIVE"
-        connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if size > RESTART_ABOVE:
+            # Writers that never pause would let the log grow for ever. What is left to copy now is little, so they
+            # wait a moment and begin again at its start.
+            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
     finally:
         connection.close()
