@@ -96,7 +96,7 @@ class Connection(HttpToolsProtocol):
                 if answer is not None:
                     self.transport.write(answer)
                     return
-                if data[:1] == b"P":
+                if data[:1] == b"P" or data[:5] == b"GET /":
                     head, _, body = data.partition(b"\r\n\r\n")
                     known = memo.heads.get(head)
                     if known is not None and len(body) == known.length:

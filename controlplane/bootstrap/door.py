@@ -114,7 +114,8 @@ class Door:
         """Read the body, begin, wait for the batch; and remember the head, so that the next one is begun at once."""
         body = await self.body(request)
         outcome = begin(request, body)
-        if b"content-length" in request.head.headers and len(body) <= MAX_SHORT_BODY:
+        whole = b"content-length" in request.head.headers or (request.head.method == "GET" and not body)
+        if whole and len(body) <= MAX_SHORT_BODY:
             request.connection.learn(request.head, len(body), self._guarded(begin))
         if isinstance(outcome, Reply):
             return outcome

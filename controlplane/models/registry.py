@@ -67,6 +67,8 @@ class Launch(models.Model):
 class Rank(models.Model):
     """Who sits, or sat, in a slot of a launch. Written by the bootstrap process alone; times are epoch seconds."""
 
+    # The slot is the key: one index to keep up to date a registration, not two.
+    pk = models.CompositePrimaryKey("instance_id", "launch", "dp", "cp", "tp", "pp")
     instance_id = models.BigIntegerField()
     launch = models.PositiveIntegerField()
     dp = models.PositiveIntegerField()
@@ -87,8 +89,3 @@ class Rank(models.Model):
     verified_term = models.BigIntegerField(default=0)
     left_at = models.FloatField(null=True)
     left_reason = models.TextField(default="")
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["instance_id", "launch", "dp", "cp", "tp", "pp"], name="rank_slot")
-        ]
