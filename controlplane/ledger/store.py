@@ -1,6 +1,6 @@
 """One transaction a batch, on a connection and a thread of its own: fence, facts, then head and events.
 
-Runs in a worker thread. SQLite and PostgreSQL differ in three statements; everything else is shared.
+Runs in a worker thread. SQLite's way is here; PostgreSQL takes `pipeline` for its batches.
 """
 
 from __future__ import annotations

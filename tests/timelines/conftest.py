@@ -1,7 +1,7 @@
 """One bootstrap process for the timelines that leave it alone, and an instance of its own for each of them."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -45,3 +45,11 @@ def place(shared: tuple[Bootstrap, Path]) -> Iterator[Place]:
     with place_of(bootstrap, next(_names), data_dir) as place:
         yield place
     print(f"--- bootstrap ---\n{bootstrap.log()[-5000:]}")
+
+
+@pytest.fixture
+def unswept(sqlite_backend: Backend, make_bootstrap: Callable[..., Bootstrap]) -> Iterator[Place]:
+    """A place of its own where nobody is asked but by a decision: what no PUT asks about stays unnoticed."""
+    bootstrap = make_bootstrap(sqlite_backend, **QUICK_PROBES | {"PDCP_PROBE_INTERVAL_SECONDS": 0}).start()
+    with place_of(bootstrap, "unswept", sqlite_backend.data_dir) as place:
+        yield place
