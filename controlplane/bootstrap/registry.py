@@ -33,28 +33,38 @@ class Registry:
         self._token = token
         # The recorder's own thread: two writers of one process would wait for each other in SQLite's busy handler.
         self._thread = thread
-        self._lock = asyncio.Lock()
+        self._adopting: dict[str, asyncio.Task[Instance]] = {}
 
     async def adopt(self, name: str) -> Instance:
-        async with self._lock:
-            known = self._fleet.named(name)
-            if known is not None:
-                return known
-            if len(self._fleet.by_name) >= MAX_INSTANCES:
+        known = self._fleet.named(name)
+        if known is not None:
+            return known
+        task = self._adopting.get(name)
+        if task is None:
+            if len(self._fleet.by_name) + len(self._adopting) >= MAX_INSTANCES:
                 raise Refused(f"there are {MAX_INSTANCES} instances already; retire some", code="unavailable")
-            loop = asyncio.get_running_loop()
+            # A task of its own: who asked first may hang up, and the others go on in one step when it is done.
+            task = self._adopting[name] = asyncio.create_task(self._add(name))
+            task.add_done_callback(lambda _: self._adopting.pop(name, None))
+        return await asyncio.shield(task)
 
-            def add() -> Any:
-                return self._store.transact(self._token, lambda c: _add(c, name))
+    async def _add(self, name: str) -> Instance:
+        loop = asyncio.get_running_loop()
 
-            try:
-                row = await loop.run_in_executor(self._thread, add)
-            except OutcomeUnknown:
-                # _add() looks first, so asking once more finds out.
-                row = await loop.run_in_executor(self._thread, add)
-            instance = Instance(row[0], name, row[1], row[2], row[3], row[4])
-            self._fleet.add(instance)
-            return instance
+        def add() -> Any:
+            return self._store.transact(self._token, lambda c: _add(c, name))
+
+        try:
+            row = await loop.run_in_executor(self._thread, add)
+        except OutcomeUnknown:
+            # _add() looks first, so asking once more finds out.
+            row = await loop.run_in_executor(self._thread, add)
+        # An operator may have added it by command meanwhile, and the inbox heard of it first.
+        known = self._fleet.named(name)
+        if known is None:
+            known = Instance(row[0], name, row[1], row[2], row[3], row[4])
+            self._fleet.add(known)
+        return known
 
 
 def _add(cursor: Any, name: str) -> Any:

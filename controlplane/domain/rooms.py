@@ -2,22 +2,29 @@
 
 Memory is the design here: a 63-bit integer takes CPython 48 bytes, a 60-bit one 32, so a table is split by the top
 three bits; DP rank and expiry are one integer of at most 60 bits, and the order of expiry holds the keys themselves.
+A dictionary that has just grown is half empty, so each part is split again, unequally: they grow one after another,
+and a table of any size is about as full as another.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 MAX_ROOM = 2**63 - 1
 MAX_DP = 2**16 - 1
-SHARD_SHIFT = 60
-SHARD_MASK = (1 << SHARD_SHIFT) - 1
-SHARDS = 8
+KEY_BITS = 60
+KEY_MASK = (1 << KEY_BITS) - 1
+SLICE_SHIFT = KEY_BITS - 4
+# How many of the sixteen slices under each value of the top three bits are one shard: a third of a doubling apart.
+SHARES = (3, 4, 4, 5)
+SHARD_OF_SLICE = [top * len(SHARES) + n for top in range(8) for n, share in enumerate(SHARES) for _ in range(share)]
 DP_BITS = 16
 DP_MASK = (1 << DP_BITS) - 1
 MAX_SHARED = 256
+NOTHING: dict[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +115,12 @@ class RoomTable:
     def __init__(self) -> None:
         # Rooms of one batch share expiry and often the DP rank: then they share the integer too.
         self._shared: dict[int, int] = {}
-        self._shards = [_Shard() for _ in range(SHARDS)]
-        self._gets = [shard.bound.get for shard in self._shards]
+        self._shards: dict[int, _Shard] = {}
+        self._gets: list[Callable[..., Any]] = [NOTHING.get] * len(SHARD_OF_SLICE)
 
     @property
     def count(self) -> int:
-        return sum(len(shard.bound) for shard in self._shards)
+        return sum(len(shard.bound) for shard in self._shards.values())
 
     def bind(self, room: int, dp: int, expires_ms: int, now_ms: int) -> int | None:
         """Bind, last write wins. The DP rank it displaced, when that one was alive and another."""
@@ -122,7 +129,7 @@ class RoomTable:
         packed = shared.setdefault(packed, packed)
         if len(shared) > MAX_SHARED:
             shared.clear()
-        before = self._shards[room >> SHARD_SHIFT].add(room & SHARD_MASK, packed)
+        before = self._shard(room).add(room & KEY_MASK, packed)
         if before is None or before >> DP_BITS <= now_ms:
             return None
         old = before & DP_MASK
@@ -131,7 +138,7 @@ class RoomTable:
     def bind_older(self, room: int, dp: int, expires_ms: int) -> None:
         """A binding made before all that are here: it counts unless its room was bound again since."""
         packed = (expires_ms << DP_BITS) | dp
-        self._shards[room >> SHARD_SHIFT].add_older(room & SHARD_MASK, packed)
+        self._shard(room).add_older(room & KEY_MASK, packed)
 
     def find(self, room: int, now_ms: int) -> int | None:
         """The DP rank of a live room; an expired one is unknown even before it is swept."""
@@ -144,28 +151,38 @@ class RoomTable:
         return {
             room: packed & DP_MASK
             for room in rooms
-            if (packed := gets[room >> SHARD_SHIFT](room & SHARD_MASK, 0)) > alive
+            if (packed := gets[room >> SLICE_SHIFT](room & KEY_MASK, 0)) > alive
         }
 
     def expiry_ms(self, room: int) -> int | None:
-        packed = self._gets[room >> SHARD_SHIFT](room & SHARD_MASK)
+        packed = self._gets[room >> SLICE_SHIFT](room & KEY_MASK)
         return None if packed is None else packed >> DP_BITS
 
     def sweep(self, now_ms: int, limit: int) -> int:
         """Drop expired bindings from the heads, looking at no more than `limit` entries of each. How many went."""
-        return sum(shard.sweep(now_ms, limit) for shard in self._shards)
+        return sum(shard.sweep(now_ms, limit) for shard in self._shards.values())
 
     def evict_oldest(self) -> bool:
         """Drop the binding that expires first (bindings of one instance share one time to live)."""
         oldest = min(
-            ((expiry, n) for n, shard in enumerate(self._shards) if (expiry := shard.next_expiry_ms()) is not None),
+            ((expiry, n) for n, shard in self._shards.items() if (expiry := shard.next_expiry_ms()) is not None),
             default=None,
         )
         return oldest is not None and self._shards[oldest[1]].evict_oldest()
 
+    def _shard(self, room: int) -> _Shard:
+        number = SHARD_OF_SLICE[room >> SLICE_SHIFT]
+        shard = self._shards.get(number)
+        if shard is None:
+            shard = self._shards[number] = _Shard()
+            for position, owner in enumerate(SHARD_OF_SLICE):
+                if owner == number:
+                    self._gets[position] = shard.bound.get
+        return shard
+
     def next_expiry_ms(self) -> int | None:
         """When the oldest binding expires: what says which of several tables has it."""
-        return min((e for shard in self._shards if (e := shard.next_expiry_ms()) is not None), default=None)
+        return min((e for shard in self._shards.values() if (e := shard.next_expiry_ms()) is not None), default=None)
 
 
 class Rooms:

@@ -1,15 +1,19 @@
 """Ports that a test may listen on, and find free again after a restart."""
 
+import os
 import random
 import socket
 from pathlib import Path
 
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _given_out: set[int] = set()
+# Test processes that run side by side have a share each: a port is free until it is bound, and that is later.
+_SHARES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_OWN_SHARE = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SHARES
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port nobody listens on, never the same one twice in a test process.
+    """A port nobody listens on, never the same one twice in a test run.
 
     It lies below the range from which the kernel takes ports for outgoing connections: those of a load test
     would otherwise steal it between a kill and the restart that wants it back.
@@ -17,7 +21,7 @@ def free_port(host: str = "127.0.0.1") -> int:
     top = int(_EPHEMERAL_RANGE.read_text().split()[0]) if _EPHEMERAL_RANGE.exists() else 32768
     while True:
         port = random.randrange(15000, max(top, 20000))
-        if port not in _given_out and _can_bind(host, port):
+        if port % _SHARES == _OWN_SHARE and port not in _given_out and _can_bind(host, port):
             _given_out.add(port)
             return port
 
@@ -30,7 +34,7 @@ def is_open(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def _can_bind(host: str, port: int) -> bool:
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         try:
             probe.bind((host, port))
         except OSError:

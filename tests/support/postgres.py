@@ -55,7 +55,7 @@ class PostgresServer:
             self.drop_database(f"/{name}")
 
     def _run(self, statement: str) -> None:
-        with psycopg.connect(self._admin_url, autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(self._admin_url, autocommit=True, connect_timeout=30) as connection:
             connection.execute(statement)
 
 
@@ -115,10 +115,10 @@ def _start_from(bin_dir: Path, data: Path, user: pwd.struct_passwd | None) -> tu
     command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     child = Child(command, env=clean_env(), log=data.parent / "log", user=uid, dies_by=signal.SIGQUIT)
     url = f"postgresql://pdcp@127.0.0.1:{port}/postgres"
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while True:
         try:
-            psycopg.connect(url, connect_timeout=2).close()
+            psycopg.connect(url, connect_timeout=10).close()
             return child, url
         except psycopg.OperationalError as why:
             if child.exit_code is not None or time.monotonic() > end:
@@ -132,7 +132,7 @@ def _stop(child: Child) -> None:
     if child.exit_code is None:
         os.kill(child.pid, signal.SIGINT)
     try:
-        child.wait(10)
+        child.wait(30)
     finally:
         child.kill9()
 

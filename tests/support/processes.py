@@ -1,5 +1,6 @@
 """Processes under test: started, read, frozen, killed, and started again on the same data and ports."""
 
+import contextlib
 import ctypes
 import os
 import re
@@ -10,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from tests.support.ports import free_port
 
@@ -35,7 +38,30 @@ def clean_env(**knobs: object) -> dict[str, str]:
     return env
 
 
-def manage(*arguments: str, env: Mapping[str, str], timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def freeze(pid: int, *, within: float = 20) -> None:
+    """SIGSTOP, and wait until it has taken effect: the signal only asks, and threads run on for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + within
+    while set(states := _states(pid)) != {"T"}:
+        if not states or time.monotonic() > end:
+            raise NotReady(f"process {pid} did not stop within {within} s; its threads are {states}")
+        time.sleep(0.002)
+
+
+def _states(pid: int) -> list[str]:
+    """One letter a thread that still exists, as the kernel shows it; elsewhere than on Linux one of the process."""
+    tasks = Path("/proc") / str(pid) / "task"
+    if not Path("/proc/self/task").is_dir():
+        return ["T" if psutil.Process(pid).status() == psutil.STATUS_STOPPED else "R"]
+    states = []
+    for stat in tasks.glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # The name before it is in parentheses, and may hold some itself.
+            states.append(stat.read_text().rpartition(")")[2].split()[0])
+    return states
+
+
+def manage(*arguments: str, env: Mapping[str, str], timeout: float = 90) -> subprocess.CompletedProcess[str]:
     """Run one `manage.py` command to its end; the caller judges the exit code."""
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],
@@ -101,7 +127,7 @@ class Child:
                     if found := re.search(pattern, line):
                         return found
                 if not self._reader.is_alive():
-                    raise NotReady(f"{self._name} ended with {self.wait(5)} before /{pattern}/{self._tail()}")
+                    raise NotReady(f"{self._name} ended with {self.wait(20)} before /{pattern}/{self._tail()}")
                 left = end - time.monotonic()
                 if left <= 0:
                     raise NotReady(f"{self._name} did not print /{pattern}/ in {timeout} s{self._tail()}")
@@ -116,7 +142,7 @@ class Child:
             self._process.kill()
         self._close()
 
-    def terminate(self, timeout: float = 10) -> int:
+    def terminate(self, timeout: float = 30) -> int:
         """SIGTERM, and the exit code; a process that does not obey is killed and fails the test."""
         if self.exit_code is None:
             self._process.terminate()
@@ -128,7 +154,8 @@ class Child:
         return self._close()
 
     def freeze(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
+        """It does nothing more from the moment that this returns."""
+        freeze(self.pid)
 
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)
@@ -149,7 +176,7 @@ class Child:
                 self._changed.notify_all()
 
     def _close(self) -> int:
-        code = self._process.wait(10)
+        code = self._process.wait(30)
         self._reader.join(5)
         # A grandchild that outlived it still holds the pipe: closing it would wait for the reader, and that for ever.
         stdout = None if self._reader.is_alive() else self._process.stdout
@@ -214,22 +241,22 @@ class Bootstrap:
         self._child = Child(command, env=self.env, log=self.log_path)
         return self
 
-    def start(self, *, within: float = 20) -> "Bootstrap":
+    def start(self, *, within: float = 60) -> "Bootstrap":
         self.launch()
         return self.wait_ready(within=within)
 
-    def wait_ready(self, *, within: float = 20) -> "Bootstrap":
+    def wait_ready(self, *, within: float = 60) -> "Bootstrap":
         """Until its ready line, which must name the ports that were asked for."""
         ready = self.child.wait_for_line(r"^bootstrap ready kv=(\S+) engine=(\S+) pid=(\d+)$", timeout=within)
         asked = (f"{self.host}:{self.kv_port}", f"{self.host}:{self.engine_port}", str(self.pid))
         assert ready.groups() == asked, f"the ready line says {ready.group()!r}, asked was {asked}"
         return self
 
-    def wait_standing_by(self, *, within: float = 20) -> "Bootstrap":
+    def wait_standing_by(self, *, within: float = 60) -> "Bootstrap":
         self.child.wait_for_line(r"^bootstrap standing by pid=\d+$", timeout=within)
         return self
 
-    def restart(self, *, within: float = 20) -> "Bootstrap":
+    def restart(self, *, within: float = 60) -> "Bootstrap":
         """Kill -9, then start again on the same data and ports."""
         self.kill9()
         return self.start(within=within)
@@ -237,7 +264,7 @@ class Bootstrap:
     def kill9(self) -> None:
         self.child.kill9()
 
-    def terminate(self, timeout: float = 10) -> int:
+    def terminate(self, timeout: float = 30) -> int:
         return self.child.terminate(timeout)
 
     def freeze(self) -> None:

@@ -4,12 +4,13 @@ import socket
 import sys
 import time
 
+import psutil
 import psycopg
 import pytest
 
 from tests.support.plugin import Backend
 from tests.support.ports import free_port, is_open
-from tests.support.processes import Child, NotReady, clean_env
+from tests.support.processes import Child, NotReady, clean_env, freeze
 
 ECHO = "import sys\nprint('up', flush=True)\nfor line in sys.stdin: print('heard', line, end='', flush=True)"
 
@@ -30,20 +31,39 @@ def test_a_free_port_is_free_and_is_given_once():
 
 
 def test_a_child_is_heard_line_by_line_and_logged(child):
-    child.wait_for_line("^up$", timeout=5)
+    child.wait_for_line("^up$", timeout=20)
     child.say("hello")
-    assert child.wait_for_line("^heard (.*)", timeout=5).group(1) == "hello"
+    assert child.wait_for_line("^heard (.*)", timeout=20).group(1) == "hello"
     assert "heard hello" in child.log()
 
 
 def test_a_frozen_child_says_nothing_until_it_thaws(child):
-    child.wait_for_line("^up$", timeout=5)
+    child.wait_for_line("^up$", timeout=20)
     child.freeze()
     child.say("late")
     with pytest.raises(NotReady, match="did not print"):
         child.wait_for_line("^heard late", timeout=0.2)
     child.thaw()
-    child.wait_for_line("^heard late", timeout=5)
+    child.wait_for_line("^heard late", timeout=20)
+
+
+def test_a_process_with_several_threads_is_frozen_when_all_of_them_are(tmp_path):
+    code = "import threading\nfor _ in range(8): threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\nprint('up', flush=True)"
+    child = Child([sys.executable, "-c", code], env=clean_env(), log=tmp_path / "log")
+    try:
+        child.wait_for_line("^up$", timeout=20)
+        freeze(child.pid)
+        used = psutil.Process(child.pid).cpu_times()
+        time.sleep(0.2)
+        assert psutil.Process(child.pid).cpu_times() == used
+    finally:
+        child.kill9()
+
+
+def test_a_frozen_child_is_awaited_and_a_dead_one_is_not(child):
+    child.kill9()
+    with pytest.raises(ProcessLookupError):
+        freeze(child.pid)
 
 
 def test_a_child_that_ends_early_is_reported_with_its_log(tmp_path):
@@ -51,7 +71,7 @@ def test_a_child_that_ends_early_is_reported_with_its_log(tmp_path):
     begun = time.monotonic()
     with pytest.raises(NotReady, match=r"(?s)ended with 1 before.*no room"):
         child.wait_for_line("ready", timeout=30)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 20
 
 
 def test_knobs_of_the_shell_do_not_reach_a_process_under_test(monkeypatch):

@@ -348,10 +348,10 @@ class World(RuleBasedStateMachine):
 
     def a_living_launch_is_served(self):
         directory = self.keeper.directory
-        whole = [real for real in self.reals if real.registered]
-        good = [real for real in whole if not self.is_hidden(real)]
+        good = [real for real in self.reals if real.registered and not self.is_hidden(real)]
         serving = directory.serving
-        served = [real for real in whole if serving is not None and self.is_in(real, serving)]
+        # One that lives and is held need not have heard so: every reply to it may be lost.
+        served = [real for real in self.reals if real.lives_fully and serving is not None and self.is_in(real, serving)]
         if good and not self.superseded and not self.a_death_is_covered_up():
             event("at rest with a whole launch")
             assert served, self.told(good)
