@@ -66,6 +66,16 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 10},
     },
 }
+CHANNEL_LAYERS = {
+    "default": (
+        {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": [REDIS_URL], "prefix": "pdcp"},
+        }
+        if REDIS_URL
+        else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+    )
+}
 CACHES = {
     "default": (
         {
@@ -76,6 +86,28 @@ CACHES = {
         if REDIS_URL
         else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
     )
+}
+
+# --- API ----------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "controlplane.api.authentication.ByToken",
+        "controlplane.api.authentication.BySession",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["controlplane.api.permissions.ByVerb"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "controlplane.api.errors.handle",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "PD Control Plane",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
 }
 
 # --- Web ----------------------------------------------------------------------------------------------------
@@ -92,6 +124,8 @@ LOGOUT_REDIRECT_URL = "home"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(url.startswith("https://") for url in CSRF_TRUSTED_ORIGINS)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SESSION_COOKIE_SECURE else None
 X_FRAME_OPTIONS = "DENY"
+KNOX_TOKEN_MODEL = "controlplane.MachineToken"
+REST_KNOX = {"TOKEN_PREFIX": "pdcp_", "TOKEN_TTL": None, "AUTO_REFRESH": False}
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
@@ -112,6 +146,12 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django_structlog",
+    "channels",
+    "rest_framework",
+    "knox",
+    "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

@@ -5,7 +5,8 @@ from django.db import models
 
 class Instance(models.Model):
     """One launchable engine. `next_launch`, `debt_*` and `created_at` belong to the bootstrap process; `role`,
-    `intent`, `own_port` and `host_alias` to operators."""
+    `intent*`, `own_port`, `host_alias`, `engine_*` and `version` to operators. The process inserts rows in SQL of its
+    own: a new column needs a default in the database."""
 
     class Role(models.TextChoices):
         PREFILL = "prefill"
@@ -28,6 +29,14 @@ class Instance(models.Model):
     next_launch = models.PositiveIntegerField(default=1)
     debt_since = models.FloatField(null=True, blank=True)
     debt_hold = models.BooleanField(default=False)
+    intent_actor = models.CharField(max_length=150, default="", db_default="", blank=True)
+    intent_reason = models.TextField(default="", db_default="", blank=True)
+    intent_at = models.FloatField(null=True, blank=True)
+    # The engine's own HTTP server, for loads and routers; its API key is encrypted and never shown again.
+    engine_url = models.CharField(max_length=500, default="", db_default="", blank=True)
+    engine_key = models.TextField(default="", db_default="", blank=True)
+    # Counts every change by operators, of a DP group's intent too: the ETag, and what compare-and-set compares.
+    version = models.PositiveIntegerField(default=1, db_default=1)
 
     def __str__(self) -> str:
         return self.name

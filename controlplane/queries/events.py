@@ -10,6 +10,7 @@ import msgspec
 from controlplane.domain.topology import Slot
 from controlplane.ledger.tail import Cursor, EventRow, after, head, latest
 
+from . import telling_access, telling_drains, telling_gateways
 from .wording import address, counted, listing
 
 __all__ = ["Cursor", "EventRow", "after", "head", "latest", "sentence"]
@@ -136,4 +137,7 @@ TELL: Mapping[str, Callable[[Data], str]] = {
         f"session {d['session']} claims rank {d['rank']}, whose session answers: kept, not served"
     ),
     "engine.retired": lambda d: f"session {d['session']} of rank {d['rank']} ended: {d['reason']}",
+    **telling_access.TELL,
+    **telling_drains.TELL,
+    **telling_gateways.TELL,
 }

@@ -68,10 +68,10 @@ def test_DIR_03_everything_is_there_after_a_kill_and_the_dead_do_not_look_alive(
     began = time.monotonic()
     one.process.restart()
     after = [client.topology().body, client.slot(tp=0).body, client.slot(tp=1).body, client.find(501).body]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert after == before
     assert client.health() == 200
-    eventually(lambda: all(rank["verified"] for rank in fleet(one.backend, "default")["ranks"]))
+    eventually(lambda: all(rank["verified"] for rank in fleet(one.backend, "default")["ranks"]), within=30)
     ranks.die(ports[1])
     eventually(lambda: client.health() == 503)
     assert [client.topology().status, client.slot(tp=0).status, client.slot(tp=1).status] == [503] * 3

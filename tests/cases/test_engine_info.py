@@ -12,6 +12,7 @@ import requests
 from tests.cases.ranks import Ranks, eventually, fleet
 from tests.wire.client import engine_info
 from tests.wire.conftest import Server
+from tests.wire.operators import rows
 from tests.wire.raw import Wire, request
 from tests.wire.replay import weights
 
@@ -46,7 +47,7 @@ def test_ENG_01_a_second_living_session_on_an_old_key_is_a_conflict(watching: Se
     assert engine.publish(session=first, weights={"layer0.w": [4096, 64, 2]}, tp_rank=0).status == 200
     time.sleep(pause)
     assert engine.publish(session=second, weights={"layer40.w": [8192, 64, 2]}, tp_rank=0).status == 200
-    eventually(lambda: fleet(watching.backend, tenant)["engine_info"]["conflicts"] == 1)
+    eventually(lambda: fleet(watching.backend, tenant)["engine_info"]["conflicts"] == 1, within=30)
     assert session_of(engine.weights(0)) == first
 
 
@@ -54,7 +55,8 @@ def test_ENG_01_a_restarted_seed_takes_the_place_of_its_dead_session(watching: S
     engine = watching.engine(tenant)
     old, new = ranks.open(), ranks.open()
     assert engine.publish(session=f"127.0.0.1:{old}", tp_rank=0).status == 200
-    time.sleep(0.8)
+    greeted = "SELECT greeted FROM controlplane_engineinfo WHERE session = ?"
+    eventually(lambda: rows(watching.backend, greeted, f"127.0.0.1:{old}") == [(1,)])
     ranks.die(old)
     assert engine.publish(session=f"127.0.0.1:{new}", tp_rank=0).status == 200
     eventually(lambda: session_of(engine.weights(0)) == f"127.0.0.1:{new}")
@@ -135,7 +137,8 @@ def test_ENG_06_a_slow_client_does_not_keep_other_ranks_from_registering(server:
     began = time.monotonic()
     for n in range(1, 9):
         assert server.engine(tenant).publish(rank=n, weights=weights(1000)).status == 200
-    assert time.monotonic() - began < 3
+    # A slow body is waited for 30 s.
+    assert time.monotonic() - began < 10
     # The slow one is served too, when it comes to its end.
     assert slow[0].send(body[1000:]).answer().status == 200
     for wire in slow:
@@ -160,13 +163,13 @@ def test_ENG_08_sixty_thousand_tensors_are_welcome_and_24_and_200_mb_are_told_th
         engine_info(rank=0, weights={f"{name}.{n}": v for n, (name, v) in enumerate(weights(60_000).items())})
     ).encode()
     assert 4 * 2**20 < len(body) < 7 * 2**20
-    stored = requests.put(url, data=chunks(body) if chunked else body, timeout=20)
+    stored = requests.put(url, data=chunks(body) if chunked else body, timeout=60)
     assert (stored.status_code, stored.text) == (200, "OK")
     back = server.engine(tenant).weights(0)
     assert len(back.json()["remote_instance_transfer_engine_info"][1]) == 60_000
     for size in (24 * 2**20, 200 * 2**20):
         padded = body + b" " * (size - len(body))
-        refused = requests.put(url, data=chunks(padded) if chunked else padded, timeout=20)
+        refused = requests.put(url, data=chunks(padded) if chunked else padded, timeout=60)
         assert refused.status_code == 413
         assert refused.headers["Content-Type"] == "application/json"
         assert str(16 * 2**20) in refused.json()["detail"]
@@ -185,7 +188,7 @@ def test_ENG_08_a_query_of_200_000_rooms_is_answered(server: Server, tenant):
 
 def test_ENG_09_eight_replicas_that_pull_at_once_are_all_answered_and_small_answers_keep_coming(server: Server, tenant):
     with ThreadPoolExecutor(8) as pool:
-        puts = pool.map(lambda n: server.engine(tenant)("PUT", PUT, body=big(60_000, n), timeout=60).status, range(8))
+        puts = pool.map(lambda n: server.engine(tenant)("PUT", PUT, body=big(60_000, n), timeout=90).status, range(8))
         assert list(puts) == [200] * 8
         assert server.kv(tenant).bind(7, 0).status == 200
         small = server.kv(tenant, keep=True)
@@ -198,4 +201,4 @@ def test_ENG_09_eight_replicas_that_pull_at_once_are_all_answered_and_small_answ
     sizes = {n: {len(pull.result().body) for pull in pulls[n::8]} for n in range(8)}
     assert all(len(sizes[n]) == 1 for n in range(8))
     assert all(pull.result().body.startswith(b'{"rank":%d,' % (n % 8)) for n, pull in enumerate(pulls))
-    assert asked and slowest < 1, f"the slowest of {asked} room queries took {slowest:.2f} s"
+    assert asked and slowest < 4, f"the slowest of {asked} room queries took {slowest:.2f} s"

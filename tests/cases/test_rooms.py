@@ -29,7 +29,7 @@ def test_ROOM_01_a_contradicting_registration_wins_is_counted_and_crashes_nobody
     assert client.bind(42, 1).status == 200
     assert client.bind(43, 1).status == 200
     time.sleep(0.1)
-    assert rows(one.backend, COLLISIONS, file="traffic.sqlite3") == [(42, 0, 1)]
+    eventually(lambda: rows(one.backend, COLLISIONS, file="traffic.sqlite3") == [(42, 0, 1)])
 
 
 def test_ROOM_01_the_last_binding_is_there_after_a_restart(serve):
@@ -50,7 +50,7 @@ def test_ROOM_01_a_collision_is_kept_even_when_no_other_room_follows(serve):
     dp4(client)
     for dp in (0, 1):
         assert client.bind(42, dp).status == 200
-    eventually(lambda: rows(one.backend, COLLISIONS, file="traffic.sqlite3") == [(42, 0, 1)], within=2)
+    eventually(lambda: rows(one.backend, COLLISIONS, file="traffic.sqlite3") == [(42, 0, 1)])
 
 
 def test_ROOM_06_rooms_nobody_asks_for_are_bounded_and_normal_ones_are_still_answered(serve):
@@ -64,7 +64,7 @@ def test_ROOM_06_rooms_nobody_asks_for_are_bounded_and_normal_ones_are_still_ans
             began = time.monotonic()
             assert normal.find(n).json() == {str(n): 1}
             slowest = max(slowest, time.monotonic() - began)
-    assert slowest < 1
+    assert slowest < 4
     assert normal("GET", "/readyz").json()["rooms"] <= 1000
     # The oldest went first.
     assert normal.find(10**12, 10**12 + 2999).json() == {str(10**12 + 2999): 0}
@@ -74,27 +74,29 @@ def test_ROOM_06_an_expired_room_is_unknown_at_once_and_swept_soon_after(serve):
     one: Server = serve("a", PDCP_ROOM_TTL_SECONDS=1, PDCP_PROBE_NETWORKS="none")
     client = one.kv("a", keep=True)
     began = time.monotonic()
-    for room in range(200):
+    assert client.bind(0, 0).status == 200
+    bound = time.monotonic()
+    for room in range(1, 200):
         assert client.bind(room, 0).status == 200
-    while client.find(0).json():
-        assert time.monotonic() - began < 1.5
+    # However long an answer takes: whoever asks after the room's second is told nothing.
+    while (asked := time.monotonic()) and client.find(0).json():
+        assert asked - bound < 1.1
         time.sleep(0.01)
     assert time.monotonic() - began > 0.95
-    time.sleep(max(0.0, began + 3 - time.monotonic()))
-    assert client("GET", "/readyz").json()["rooms"] == 0
+    eventually(lambda: client("GET", "/readyz").json()["rooms"] == 0)
     one.process.restart()
     assert one.kv("a").find(*range(200)).json() == {}
 
 
 def test_ROOM_07_a_room_used_again_resolves_to_its_second_rank(serve):
-    one: Server = serve("a", PDCP_ROOM_TTL_SECONDS=1, PDCP_PROBE_NETWORKS="none")
+    one: Server = serve("a", PDCP_ROOM_TTL_SECONDS=3, PDCP_PROBE_NETWORKS="none")
     client = one.kv("a")
     assert client.bind(7, 0).status == 200
-    time.sleep(1.1)
+    time.sleep(3.1)
     assert client.find(7).json() == {}
     assert client.bind(7, 2).status == 200
     assert client.find(7).json() == {"7": 2}
-    time.sleep(0.3)
+    time.sleep(0.7)
     # The first use was over: the second contradicts nothing, and the sweep of the first does not take it away.
     assert client.find(7).json() == {"7": 2}
     assert rows(one.backend, COLLISIONS, file="traffic.sqlite3") == []

@@ -123,7 +123,7 @@ class Prefill:
         """What really arrived on a rank's PULL socket so far."""
         socket = self.ranks[slot].server_socket
         arrived: list[list[bytes]] = []
-        while socket.poll(300 if not arrived else 50):
+        while socket.poll(1000 if not arrived else 200):
             arrived.append(socket.recv_multipart(zmq.NOBLOCK))
         return arrived
 
@@ -176,7 +176,7 @@ def published(**fields: Any) -> contextlib.AbstractContextManager[Any]:
     return get_context().override_server_args(**{**defaults, **fields})
 
 
-def is_ready(decode: CommonKVManager, address: str, *, within: float = 2) -> bool:
+def is_ready(decode: CommonKVManager, address: str, *, within: float = 10) -> bool:
     """Whether the decode has the topology, if need be after the probe round that completes a launch."""
     return wait_until(lambda: decode.try_ensure_parallel_info(address), within=within) is not None
 
@@ -198,7 +198,7 @@ class RealServers:
         self.kv = conn.CommonKVBootstrapServer("127.0.0.1", kv_port)
         self.engine = EngineInfoBootstrapServer("127.0.0.1", engine_port)
         for port in (kv_port, engine_port):
-            answers = wait_until(partial(_is_healthy, port), within=10)
+            answers = wait_until(partial(_is_healthy, port), within=40)
             assert answers is not None, f"SGLang's own server does not answer on {port}"
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ class RealServers:
 
 def _is_healthy(port: int) -> bool:
     with contextlib.suppress(requests.RequestException):
-        return requests.get(f"http://127.0.0.1:{port}/health", timeout=1).status_code == 200
+        return requests.get(f"http://127.0.0.1:{port}/health", timeout=5).status_code == 200
     return False
 
 

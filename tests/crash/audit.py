@@ -17,7 +17,7 @@ import psycopg
 
 from tests.crash.book import MISSING
 from tests.crash.storm import Attempt, Storm
-from tests.crash.wire import Client, eventually, slot_path
+from tests.crash.wire import Answer, Client, eventually, settled, slot_path
 from tests.support.plugin import Backend
 
 LAUNCHES = """
@@ -30,6 +30,8 @@ ENGINES = """
 SELECT i.name, e.rank, e.session, e.digest, e.state
 FROM controlplane_engineinfo e JOIN controlplane_instance i ON i.id = e.instance_id"""
 
+# For how long a database that is back may still cost somebody an answer.
+PATIENCE_SECONDS = 15.0
 Slot = tuple[int, int, int, int]
 Address = tuple[str, int]
 
@@ -64,11 +66,11 @@ class Database:
 @contextmanager
 def reading(backend: Backend) -> Iterator[Any]:
     if backend.database_url is not None:
-        with psycopg.connect(backend.database_url, connect_timeout=5) as postgres:
+        with psycopg.connect(backend.database_url, connect_timeout=30) as postgres:
             postgres.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             yield lambda sql: postgres.execute(sql).fetchall()
         return
-    lite = sqlite3.connect(f"file:{backend.data_dir / 'controlplane.sqlite3'}?mode=ro", uri=True, timeout=5)
+    lite = sqlite3.connect(f"file:{backend.data_dir / 'controlplane.sqlite3'}?mode=ro", uri=True, timeout=20)
     try:
         lite.execute("BEGIN")
         yield lambda sql: lite.execute(sql).fetchall()
@@ -96,6 +98,13 @@ async def audit(storm: Storm, backend: Backend) -> list[str]:
     wrong += await check_look_ups(storm)
     wrong += await check_answers(storm, backend)
     return wrong
+
+
+async def ask(storm: Storm, client: Client, *request: Any, instance: str, within: float = 0) -> Answer:
+    """One question of the audit. A patient client, whose database went away, may be hung up on and asks again."""
+    if storm.patient:
+        return await settled(client, *request, instance=instance, within=PATIENCE_SECONDS)
+    return await eventually(client, *request, instance=instance, within=within)
 
 
 def check_ledger(database: Database) -> Iterator[str]:
@@ -212,7 +221,7 @@ async def check_rooms(storm: Storm) -> list[str]:
             for start in range(0, len(rooms), 500):
                 asked = rooms[start : start + 500]
                 body = {"bootstrap_rooms": asked}
-                answer = await client.ask("POST", "/query_dp_ranks", body, instance=name)
+                answer = await ask(storm, client, "POST", "/query_dp_ranks", body, instance=name)
                 # An instance that no acknowledged write had named need not exist.
                 found = answer.json() if answer.status == 200 else {}
                 wrong += [storm.rooms.compare((name, room), found.get(str(room), MISSING)) for room in asked]
@@ -224,10 +233,7 @@ async def check_engines(storm: Storm) -> list[str]:
     async with Client(storm.engine_port) as client:
         for name, rank in storm.engines.of:  # type: ignore[misc]
             path = f"/get_transfer_engine_info?rank={rank}"
-            # Patient clients of a database that went away may meet a dead connection once more.
-            answer = await client.ask("GET", path, instance=name)
-            if answer.status == 503 and storm.patient:
-                answer = await eventually(client, "GET", path, instance=name, within=2)
+            answer = await ask(storm, client, "GET", path, instance=name)
             head = b'{"rank":%d,"remote_instance_transfer_engine_info":' % rank
             found: object = answer.body.removeprefix(head).removesuffix(b"}")
             if answer.status != 200:
@@ -242,7 +248,7 @@ async def check_look_ups(storm: Storm) -> list[str]:
     async with Client(storm.kv_port) as client:
         for (name, path), body in storm.looked_up.items():
             # With real sockets behind the ranks a launch is complete again only once they were asked.
-            answer = await eventually(client, "GET", path, instance=name, within=3 if storm.listening else 0)
+            answer = await ask(storm, client, "GET", path, instance=name, within=15 if storm.listening else 0)
             if (answer.status, answer.body) != (200, body):
                 wrong.append(f"{name} {path} was answered {body!r} before the crash, and is now {answer}")
     return wrong
@@ -251,7 +257,7 @@ async def check_look_ups(storm: Storm) -> list[str]:
 async def check_answers(storm: Storm, backend: Backend) -> list[str]:
     """The wire says what the tables say, for every instance that serves."""
     wrong: list[str] = []
-    for _ in range(4 if storm.listening else 1):
+    for _ in range(12 if storm.listening else 1):
         wrong = []
         database = read_database(backend)
         async with Client(storm.kv_port) as client:
@@ -259,7 +265,7 @@ async def check_answers(storm: Storm, backend: Backend) -> list[str]:
                 if state != "current" or completed is None or name in database.debts:
                     continue
                 for (dp, _, tp, _), (ip, port) in database.rows_of(name, number).items():
-                    answer = await client.ask("GET", slot_path(dp, tp), instance=name)
+                    answer = await ask(storm, client, "GET", slot_path(dp, tp), instance=name)
                     if answer.status != 200 or answer.json() != {"rank_ip": ip, "rank_port": port}:
                         wrong.append(f"{name} dp{dp} tp{tp} is stored at {ip}:{port}, and answered {answer}")
         if not wrong:

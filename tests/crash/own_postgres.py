@@ -42,7 +42,7 @@ class OwnPostgres:
         subprocess.run(command, check=True, capture_output=True, user=self._uid, cwd="/", timeout=60)
         self.start()
 
-    def start(self, *, within: float = 20) -> None:
+    def start(self, *, within: float = 60) -> None:
         options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "shared_buffers": "64MB"}
         command = [str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         command += [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
@@ -51,7 +51,7 @@ class OwnPostgres:
         end = time.monotonic() + within
         while True:
             try:
-                psycopg.connect(self.url, connect_timeout=2).close()
+                psycopg.connect(self.url, connect_timeout=10).close()
                 return
             except psycopg.OperationalError as why:
                 if self._child.exit_code is not None or time.monotonic() > end:
@@ -61,7 +61,7 @@ class OwnPostgres:
     def crash(self) -> None:
         os.kill(self._child.pid, signal.SIGQUIT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(10)
+            self._child.wait(30)
         self._child.kill9()
 
     def restart(self, *, away: float = 0.0) -> None:
@@ -70,7 +70,7 @@ class OwnPostgres:
         self.start()
 
     def run(self, statement: str) -> list[Any]:
-        with psycopg.connect(self.url, autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(self.url, autocommit=True, connect_timeout=30) as connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
@@ -113,7 +113,7 @@ class LosesAnswers:
         self._thread.join(5)
 
     def _call(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import time
@@ -71,8 +72,11 @@ class Storm:
         self._doors = Doors(HOST_OF_RANKS) if listening else None
         self._listeners: dict[str, list[Listener]] = {}
 
-    async def blow(self, seconds: float, kill: Callable[[], None], *, after: float = 0.0) -> None:
-        """Everybody writes; after `seconds` comes the disaster, and they go on for `after` seconds."""
+    async def blow(
+        self, seconds: float, kill: Callable[[], None], *, after: float = 0.0, until: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Everybody writes; after `seconds`, and not before `until` holds, comes the disaster, and they go on for
+        `after` seconds."""
         self._over = False
         kv, engine = self.kv_port, self.engine_port
         work = [self._client(kv, partial(self._steady, name=name)) for name in STEADY]
@@ -83,10 +87,14 @@ class Storm:
         work += [self._client(kv, role) for role in (self._beat, self._look, self._find_rooms)]
         tasks = [asyncio.ensure_future(each) for each in work]
         await asyncio.sleep(seconds)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(20):
+                while not until():
+                    await asyncio.sleep(0.005)
         kill()
         await asyncio.sleep(after)
         self._over = True
-        done, late = await asyncio.wait(tasks, timeout=15)
+        done, late = await asyncio.wait(tasks, timeout=40)
         for task in late:
             task.cancel()
         assert not late, f"{len(late)} clients still wait for an answer of a process that is gone"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ class Answer:
 class Client:
     """One connection, kept alive and opened again when it broke. Not to be shared between tasks."""
 
-    def __init__(self, port: int, *, timeout: float = 10.0) -> None:
+    def __init__(self, port: int, *, timeout: float = 20.0) -> None:
         self.port = port
         self.timeout = timeout
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -135,15 +135,24 @@ def compact(value: Any) -> bytes:
 
 async def eventually(client: Client, method: str, path: str, body: Any = None, *, within: float, **more: Any) -> Answer:
     """Ask until it is answered 200, as a client that does not give up; the last answer when time is over."""
+    return await _until(lambda answer: answer.status == 200, client, method, path, body, within=within, **more)
+
+
+async def settled(client: Client, method: str, path: str, body: Any = None, *, within: float, **more: Any) -> Answer:
+    """Ask until the answer is anything but a 503."""
+    return await _until(lambda answer: answer.status != 503, client, method, path, body, within=within, **more)
+
+
+async def _until(good: Callable[[Answer], bool], client: Client, *request: Any, within: float, **more: Any) -> Answer:
     loop = asyncio.get_running_loop()
     end = loop.time() + within
     while True:
         try:
-            answer = await client.ask(method, path, body, **more)
+            answer = await client.ask(*request, **more)
         except Unanswered:
-            if loop.time() > end:
+            if loop.time() >= end:
                 raise
         else:
-            if answer.status == 200 or loop.time() > end:
+            if good(answer) or loop.time() >= end:
                 return answer
         await asyncio.sleep(0.02)

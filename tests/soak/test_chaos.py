@@ -18,6 +18,7 @@ from tests.soak.conftest import Note
 from tests.soak.report import share
 from tests.supervisor.conftest import Up
 from tests.support.plugin import Backend
+from tests.support.processes import freeze
 
 pytestmark = pytest.mark.soak
 SECONDS = 300.0
@@ -103,13 +104,13 @@ def strike(running: Up, words: str, what: str, frozen: list[psutil.Process]) -> 
     try:
         process = running.child(words)
         if what == "freeze":
-            process.suspend()
+            freeze(process.pid)
             frozen.append(process)
         elif what == "kill":
             process.kill()
         else:
             process.terminate()
-    except (psutil.NoSuchProcess, AssertionError):
+    except (psutil.NoSuchProcess, ProcessLookupError, AssertionError):
         # It is being started again right now.
         pass
 

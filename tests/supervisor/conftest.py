@@ -11,8 +11,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -20,6 +22,8 @@ from controlplane.supervisor import embedded_redis
 from tests.support.ports import free_port, is_open
 from tests.support.processes import ROOT, clean_env
 
+# A first answer may have to wait for other work on the machine.
+get = partial(httpx.get, timeout=30)
 READY = re.compile(r"PD control plane is ready \((?P<seconds>[\d.]+) s\)")
 
 
@@ -29,6 +33,14 @@ def runs(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def command_of(process: psutil.Process) -> str:
+    """Its command line; nothing of one that ended meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 class Up:
@@ -68,7 +80,8 @@ class Up:
         else:
             assert self.process.stdout is not None
             stream = self.process.stdout
-        threading.Thread(target=self._read, args=[stream], daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=[stream], daemon=True)
+        self._reader.start()
 
     def _read(self, stream) -> None:
         try:
@@ -87,7 +100,7 @@ class Up:
     def web(self) -> str:
         return f"http://127.0.0.1:{self.ports['PDCP_WEB_PORT']}"
 
-    def wait_for(self, pattern: str | re.Pattern[str], seconds: float = 40.0) -> re.Match[str]:
+    def wait_for(self, pattern: str | re.Pattern[str], seconds: float = 80.0) -> re.Match[str]:
         deadline = time.monotonic() + seconds
         with self._arrived:
             while True:
@@ -96,7 +109,8 @@ class Up:
                     if found:
                         return found
                 left = deadline - time.monotonic()
-                if left <= 0 or (self.process.poll() is not None and left < seconds - 2):
+                # While somebody reads, there may be lines to come, even of a process that ended.
+                if left <= 0 or not self._reader.is_alive():
                     raise AssertionError(f"{pattern!r} was never said; instead:\n{self.output}")
                 self._arrived.wait(min(left, 0.5))
 
@@ -114,7 +128,7 @@ class Up:
 
     def child(self, words: str) -> psutil.Process:
         for process in psutil.Process(self.process.pid).children():
-            if words in " ".join(process.cmdline()):
+            if words in command_of(process):
                 return process
         raise AssertionError(f"no child runs {words!r}")
 
@@ -123,16 +137,20 @@ class Up:
         deadline = time.monotonic() + within
         while (alive := [p for p in self._family.values() if runs(p)]) and time.monotonic() < deadline:
             time.sleep(0.05)
-        return [" ".join(process.cmdline()) for process in alive]
+        return [command_of(process) or f"pid {process.pid}" for process in alive if runs(process)]
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
+        """Its exit code. Of one that ended by itself everything that it said has been read."""
         try:
-            return self.process.wait(seconds)
+            code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {seconds} s:\n{self.output}") from None
+        if code >= 0:
+            self._reader.join(10)
+        return code
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,16 +26,22 @@ def test_a_lock_is_refused_while_its_holder_lives_and_names_it(tmp_path):
 
 
 def test_a_lock_that_outlives_its_taker_is_waited_for(tmp_path):
-    # A taker that ends while a helper of its own still holds the descriptor for a second.
+    # A taker that ends while a helper of its own still holds the descriptor, until somebody opens the FIFO.
     code = (
         "import subprocess, sys; from pathlib import Path; from controlplane.supervisor import lockfile;"
         "lock = lockfile.take(Path(sys.argv[1]));"
-        "subprocess.Popen(['sleep', '1'], pass_fds=[lock])"
+        "subprocess.Popen(['sh', '-c', 'read line < $0', sys.argv[2]], pass_fds=[lock])"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-    began = time.monotonic()
-    os.close(lockfile.take(tmp_path))
-    assert time.monotonic() - began > 0.3
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    subprocess.run([sys.executable, "-c", code, str(tmp_path), str(fifo)], check=True)
+    with ThreadPoolExecutor(1) as pool:
+        taking = pool.submit(lockfile.take, tmp_path)
+        time.sleep(0.5)
+        waited = not taking.done()
+        fifo.open("w").close()
+        os.close(taking.result(30))
+    assert waited
 
 
 def test_a_taken_port_is_refused_with_port_holder_and_variable():
@@ -64,7 +71,7 @@ def test_nobody_is_named_for_a_free_port():
 
 def sleeper(code: str = "") -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-c", f"{code}\nprint(flush=True)\nimport time; time.sleep(60)"],
+        [sys.executable, "-c", f"{code}\nprint(flush=True)\nimport time; time.sleep(600)"],
         process_group=0,
         stdout=subprocess.PIPE,
     )
@@ -80,8 +87,8 @@ def test_the_watchdog_ends_what_is_listed_removes_what_is_listed_and_spares_the_
     leftover.touch()
     dog = subprocess.Popen([sys.executable, "-I", "-S", watchdog.__file__], stdin=subprocess.PIPE)
     lines = f"+{listed.pid}\n+{unlisted.pid}\n-{unlisted.pid}\n~{leftover}\n~{leftover.parent}\n"
-    dog.communicate(lines.encode(), timeout=10)
-    assert listed.wait(5) == -signal.SIGTERM
+    dog.communicate(lines.encode(), timeout=30)
+    assert listed.wait(20) == -signal.SIGTERM
     assert unlisted.poll() is None
     assert not leftover.parent.exists()
     unlisted.kill()
@@ -91,31 +98,45 @@ def test_the_watchdog_ends_what_is_listed_removes_what_is_listed_and_spares_the_
 def test_the_watchdog_kills_what_does_not_listen():
     deaf = sleeper("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     dog = subprocess.Popen([sys.executable, "-I", "-S", watchdog.__file__], stdin=subprocess.PIPE)
-    dog.communicate(f"+{deaf.pid}\n".encode(), timeout=watchdog.GRACE_SECONDS + 5)
-    assert deaf.wait(5) == -signal.SIGKILL
+    dog.communicate(f"+{deaf.pid}\n".encode(), timeout=watchdog.GRACE_SECONDS + 30)
+    assert deaf.wait(20) == -signal.SIGKILL
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    """Whether a process that was just started has come so far as to ignore a signal."""
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        time.sleep(1)
+        return True
+    mask = int(re.search(r"^SigIgn:\s*(\w+)", status.read_text(), re.MULTILINE)[1], 16)
+    return bool(mask >> (number - 1) & 1)
 
 
 def test_the_watchdog_itself_ignores_the_signals_of_a_terminal():
     dog = subprocess.Popen([sys.executable, "-I", "-S", watchdog.__file__], stdin=subprocess.PIPE)
-    time.sleep(0.3)
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+    deadline = time.monotonic() + 20
+    while not all(ignores(dog.pid, number) for number in numbers):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for number in numbers:
         dog.send_signal(number)
     time.sleep(0.2)
     assert dog.poll() is None
-    dog.communicate(b"", timeout=5)
+    dog.communicate(b"", timeout=30)
 
 
 def test_a_child_is_ready_when_its_line_says_so_and_keeps_what_the_line_said(tmp_path):
-    code = "print('noise'); print('thing ready url=http://x'); import time; time.sleep(60)"
+    code = "print('noise'); print('thing ready url=http://x'); import time; time.sleep(600)"
     recipe = Recipe("thing", (sys.executable, "-u", "-c", code), ready=re.compile(r"^thing ready url=(?P<url>\S+)"))
     child = start(recipe, env=os.environ, cwd=tmp_path)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not child.ready and time.monotonic() < deadline:
         child.read_lines()
         time.sleep(0.02)
     assert child.facts == {"url": "http://x"}
     child.ask_to_stop()
-    assert child.process.wait(5) == -signal.SIGTERM
+    assert child.process.wait(20) == -signal.SIGTERM
 
 
 def test_restart_delays_grow_to_a_last_one_and_the_bootstrap_process_is_first_restarted_at_once():

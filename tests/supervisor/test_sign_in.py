@@ -4,6 +4,8 @@ import re
 
 import httpx
 
+from tests.supervisor.conftest import get
+
 LINK = r"(http://\S+/sign-in/\S+/)"
 
 
@@ -18,7 +20,7 @@ def post(client: httpx.Client, link: str) -> httpx.Response:
 def test_on_a_terminal_the_link_signs_in_as_administrator_once(up):
     run = up(tty=True).wait_ready()
     link = run.wait_for(LINK)[1]
-    with httpx.Client() as first, httpx.Client() as second:
+    with httpx.Client(timeout=30) as first, httpx.Client(timeout=30) as second:
         assert first.get(f"{run.web}/admin/").status_code == 302
         # Looking at the link does not spend it.
         assert first.get(link).status_code == second.get(link).status_code == 200
@@ -43,10 +45,10 @@ def test_when_the_web_port_is_open_to_other_machines_there_is_no_link(up):
 def test_pages_carry_a_strict_content_security_policy(up):
     run = up().wait_ready()
     for path in ("/", "/admin/login/", "/sign-in/x/"):
-        page = httpx.get(run.web + path)
+        page = get(run.web + path)
         assert page.status_code == 200
         policy = page.headers["Content-Security-Policy"]
         assert "default-src 'self'" in policy
         assert "unsafe" not in policy
-    style = httpx.get(f"{run.web}/static/controlplane/page.css")
+    style = get(f"{run.web}/static/controlplane/page.css")
     assert (style.status_code, style.headers["Content-Type"].split(";")[0]) == (200, "text/css")

@@ -48,7 +48,8 @@ def test_a_frozen_child_says_nothing_until_it_thaws(child):
 
 
 def test_a_process_with_several_threads_is_frozen_when_all_of_them_are(tmp_path):
-    code = "import threading\nfor _ in range(8): threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\nprint('up', flush=True)"
+    busy = "import threading\ndef busy():\n    while True: pass\n"
+    code = busy + "for _ in range(8): threading.Thread(target=busy).start()\nprint('up', flush=True)"
     child = Child([sys.executable, "-c", code], env=clean_env(), log=tmp_path / "log")
     try:
         child.wait_for_line("^up$", timeout=20)

@@ -17,9 +17,11 @@ from tests.support.processes import Bootstrap
 
 HOST = "127.0.0.1"
 ALL = Slot(-1, -1, -1, -1)
+# What takes a sweep or two takes longer on a busy machine; but less than the 12 s after which a flush ends by itself.
+SOON = 10.0
 
 
-def eventually(said: Callable[[], Any], *, within: float, what: str) -> Any:
+def eventually(said: Callable[[], Any], *, within: float = SOON, what: str) -> Any:
     """The first true answer, or a failure that says what was waited for and what was last said."""
     end = time.monotonic() + within
     while True:
@@ -35,7 +37,7 @@ class Line:
 
     def __init__(self, port: int, instance: str) -> None:
         self.instance = instance
-        self._http = http.client.HTTPConnection(HOST, port, timeout=10)
+        self._http = http.client.HTTPConnection(HOST, port, timeout=20)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str]:
         named = {"X-PD-Instance": self.instance, **headers}
@@ -129,7 +131,7 @@ class Cluster:
     def listen(self, port: int | None = None) -> int:
         """A rank at a port: a new one, or one that another rank had before."""
         port = port or free_port()
-        end = time.monotonic() + 3
+        end = time.monotonic() + 10
         while True:
             listener = self._context.socket(zmq.PULL)
             listener.setsockopt(zmq.LINGER, 0)
@@ -149,7 +151,7 @@ class Cluster:
             if port in self._open:
                 self._open.pop(port).close()
         for port in ports:
-            eventually(lambda port=port: not is_open(port), within=3, what=f"port {port} closed")
+            eventually(lambda port=port: not is_open(port), within=10, what=f"port {port} closed")
 
     def close(self) -> None:
         self._open.clear()
@@ -214,7 +216,7 @@ class Launch:
         """Whether decodes are sent to exactly these ranks, slot by slot."""
         return self.place.addresses(self.topology) == self.ports
 
-    def is_served(self, within: float = 5) -> None:
+    def is_served(self, within: float = SOON) -> None:
         eventually(lambda: self.serves, within=within, what=f"{self.topology} at {self.ports} served")
 
 

@@ -7,7 +7,7 @@ import pytest
 from controlplane.domain.topology import Slot
 from tests.support.ports import free_port
 from tests.support.processes import manage
-from tests.timelines.actors import ALL, Cluster, Launch, Line, Place, dp, eventually, tp
+from tests.timelines.actors import ALL, SOON, Cluster, Launch, Line, Place, dp, eventually, tp
 
 HALF = [tp(0), tp(1), tp(2)]
 
@@ -20,7 +20,7 @@ def no_candidate(place: Place) -> bool:
     return "candidate" not in place.open_launches().values()
 
 
-def poll_until(decode: Line, wanted: int, *, within: float = 5) -> list[int]:
+def poll_until(decode: Line, wanted: int, *, within: float = SOON) -> list[int]:
     """What one decode hears on `/health`, up to the answer it waits for."""
     heard: list[int] = []
 
@@ -37,7 +37,7 @@ def test_01_half_a_launch_that_died_does_not_complete_the_next_one(place: Place,
     first = Launch(place, cluster, tp=4)
     first.register(*HALF)
     first.die()
-    eventually(lambda: left(place, 3), within=4, what="three ranks left")
+    eventually(lambda: left(place, 3), what="three ranks left")
     second = Launch(place, cluster, tp=4)
     second.register(tp(3))
     end = time.monotonic() + 1.2
@@ -54,11 +54,11 @@ def test_01_half_a_launch_that_died_does_not_complete_the_next_one(place: Place,
 def test_01b_nor_does_one_that_died_this_very_moment_for_longer_than_a_sweep(place: Place, cluster: Cluster):
     first = Launch(place, cluster, tp=4)
     first.register(*HALF)
-    eventually(lambda: len(place.events("rank.probed")) >= 3, within=3, what="three ranks greeted")
+    eventually(lambda: len(place.events("rank.probed")) >= 3, what="three ranks greeted")
     first.die()
     second = Launch(place, cluster, tp=4)
     second.register(tp(3))
-    eventually(lambda: left(place, 3), within=4, what="three ranks left")
+    eventually(lambda: left(place, 3), what="three ranks left")
     assert place.look_up()[0] == 503
     second.register(tp(0), tp(1))
     assert place.look_up()[0] == 503
@@ -70,7 +70,7 @@ def test_02_the_next_launch_may_correct_the_page_size(place: Place, cluster: Clu
     first = Launch(place, cluster, tp=4, page_size=64)
     first.register(*HALF)
     first.die()
-    eventually(lambda: left(place, 3), within=4, what="three ranks left")
+    eventually(lambda: left(place, 3), what="three ranks left")
     second = Launch(place, cluster, tp=4, page_size=16)
     assert [status for status, _ in second.put(tp(3), *HALF)] == [200] * 4
     second.is_served()
@@ -80,7 +80,7 @@ def test_02_the_next_launch_may_correct_the_page_size(place: Place, cluster: Clu
 def test_02b_at_once_it_is_told_no_and_its_next_try_succeeds(unswept: Place, cluster: Cluster):
     first = Launch(unswept, cluster, tp=4, page_size=64)
     first.register(*HALF)
-    eventually(lambda: len(unswept.events("rank.probed")) >= 3, within=3, what="three ranks greeted")
+    eventually(lambda: len(unswept.events("rank.probed")) >= 3, what="three ranks greeted")
     first.die()
     second = Launch(unswept, cluster, tp=4, page_size=16)
     status, why = second.put(tp(3))[0]
@@ -152,8 +152,8 @@ def test_09_a_long_restart_that_every_decode_saw_is_flushed_once(place: Place, c
     assert [decode.ask("GET", "/health")[0] for _ in range(3)] == [503] * 3
     second = Launch(place, cluster, tp=2)
     second.register()
-    second.is_served(within=3)
-    assert poll_until(decode, 200, within=1.5)
+    second.is_served()
+    assert poll_until(decode, 200)
     time.sleep(0.6)
     assert [decode.ask("GET", "/health")[0] for _ in range(3)] == [200] * 3
     since = {e["since"] for e in place.events("health.turned") if e["status"] == 503}
@@ -171,7 +171,7 @@ def test_13_a_put_that_comes_after_its_launch_leaves_no_candidate(place: Place, 
     newer.register()
     newer.is_served()
     assert lost.put(tp(0))[0] == (200, "OK")
-    eventually(lambda: no_candidate(place), within=3, what="no candidate")
+    eventually(lambda: no_candidate(place), what="no candidate")
     assert newer.serves
     newer.die()
     newest = Launch(place, cluster, tp=2)
@@ -204,6 +204,7 @@ def test_14b_one_living_rank_of_the_old_pods_keeps_a_claim_with_its_token_out(pl
     old.is_served()
     twin = Launch(place, cluster, tp=2, token="pod-1")
     assert [status for status, _ in twin.put()] == [200, 200]
+    eventually(lambda: len(place.events("rank.claimed")) == 2, what="two claims")
     time.sleep(0.8)
     assert old.serves
     assert len(place.events("rank.claimed")) == 2
@@ -219,7 +220,7 @@ def test_15_a_slow_decode_is_not_sent_to_the_new_launch_under_the_old_mapping(pl
     old.die()
     new = Launch(place, cluster, tp=2)
     new.register()
-    eventually(lambda: place.events("launch.promoted"), within=4, what="the new launch promoted")
+    eventually(lambda: place.events("launch.promoted"), what="the new launch promoted")
     # Complete and alive, but one decode still believes in the old mapping.
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
@@ -230,7 +231,7 @@ def test_15_a_slow_decode_is_not_sent_to_the_new_launch_under_the_old_mapping(pl
     time.sleep(0.5)
     assert place.look_up(tp(1))[0] == 503
     assert slow.ask("GET", "/health")[0] == 503
-    new.is_served(within=1.5)
+    new.is_served()
     assert slow.ask("GET", "/health")[0] == 200
 
 

@@ -32,7 +32,7 @@ def test_07_a_rack_out_of_sight_changes_no_health_and_heals_by_itself(
 
         assert not paused()
         cluster.kill(*launches[0].ports.values(), *launches[1].ports.values())
-        eventually(paused, within=3, what="verdicts paused")
+        eventually(paused, what="verdicts paused")
         time.sleep(1.5)
         assert all(launch.serves for launch in launches)
         assert (a.health, b.health) == (200, 200)
@@ -40,12 +40,12 @@ def test_07_a_rack_out_of_sight_changes_no_health_and_heals_by_itself(
         for launch in launches:
             for port in launch.ports.values():
                 cluster.listen(port)
-        eventually(lambda: not paused(), within=3, what="verdicts resumed")
+        eventually(lambda: not paused(), what="verdicts resumed")
         assert all(launch.serves for launch in launches)
         assert "rank.left" not in {event["kind"] for event in a.events() + b.events()}
         # And a death after it counts again.
         launches[0].die()
-        eventually(lambda: a.health == 503, within=4, what="/health 503 of the instance that really died")
+        eventually(lambda: a.health == 503, what="/health 503 of the instance that really died")
         assert b.health == 200
 
 
@@ -61,7 +61,7 @@ def test_08_our_restart_during_a_flush_goes_on_where_it_was(
         old.die()
         new = Launch(place, cluster, tp=2)
         new.register()
-        eventually(lambda: place.events("launch.promoted"), within=4, what="the new launch promoted")
+        eventually(lambda: place.events("launch.promoted"), what="the new launch promoted")
         (before,) = place.sql("SELECT debt_since, debt_hold FROM controlplane_instance WHERE name = 'default'")
         assert decode.ask("GET", "/health")[0] == 503
         bootstrap.restart()
@@ -70,21 +70,21 @@ def test_08_our_restart_during_a_flush_goes_on_where_it_was(
         decode.close()
         # It has heard no once; whoever else polled before our restart may not have.
         heard = []
-        while time.monotonic() - back < FLUSH_AFTER_RESTART_SECONDS - 2:
+        while time.monotonic() - back < FLUSH_AFTER_RESTART_SECONDS - 4:
             heard.append(decode.ask("GET", "/health")[0])
             assert place.look_up(tp(0))[0] == 503
             time.sleep(1)
         assert set(heard) == {503}
         (after,) = place.sql("SELECT debt_since, debt_hold FROM controlplane_instance WHERE name = 'default'")
         assert after == before
-        new.is_served(within=4)
+        new.is_served()
         assert decode.ask("GET", "/health")[0] == 200
 
 
 def test_12_a_frozen_leader_answers_nothing_from_memory_once_it_thaws(
     sqlite_backend: Backend, make_bootstrap: Callable[..., Bootstrap], cluster: Cluster
 ):
-    knobs = {**QUICK_PROBES, "PDCP_LEASE_SECONDS": 1}
+    knobs = {**QUICK_PROBES, "PDCP_LEASE_SECONDS": 2}
     leader = make_bootstrap(sqlite_backend, **knobs).start()
     standby = make_bootstrap(sqlite_backend, **knobs)
     with place_of(leader, "default", sqlite_backend.data_dir) as place:
@@ -96,7 +96,7 @@ def test_12_a_frozen_leader_answers_nothing_from_memory_once_it_thaws(
         assert all(line.ask("GET", known)[0] == 200 for line in caught)
         standby.launch().wait_standing_by()
         leader.freeze()
-        standby.wait_ready(within=6)
+        standby.wait_ready()
         with place_of(standby, "default", sqlite_backend.data_dir) as there:
             old.die()
             new = Launch(there, cluster, dp=2)

@@ -92,7 +92,7 @@ class Client:
         js: Any = NOTHING,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float = 20,
+        timeout: float = 60,
     ) -> Answer:
         if query:
             path += "?" + (query if isinstance(query, str) else urlencode(query))

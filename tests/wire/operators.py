@@ -35,7 +35,7 @@ class Operator:
     def _do(self, verb: str, name: str, **facts: Any) -> str:
         heard = len(self._child.lines)
         self._child.say(json.dumps([verb, name, facts]))
-        said = self._child.wait_for_line("^(done|refused) (.*)$", timeout=20, after=heard)
+        said = self._child.wait_for_line("^(done|refused) (.*)$", timeout=60, after=heard)
         assert said.group(1) == "done", said.group(2)
         return said.group(2)
 
@@ -53,7 +53,7 @@ def seed_instances(backend: Backend, *names: str) -> None:
 
 def rows(backend: Backend, sql: str, *values: Any, file: str = "controlplane.sqlite3") -> list[tuple[Any, ...]]:
     """What is stored, read beside a running process."""
-    with closing(sqlite3.connect(f"file:{backend.data_dir / file}?mode=ro", uri=True, timeout=5)) as connection:
+    with closing(sqlite3.connect(f"file:{backend.data_dir / file}?mode=ro", uri=True, timeout=20)) as connection:
         return connection.execute(sql, values).fetchall()
 
 

@@ -19,7 +19,7 @@ class HungUp(Exception):
 class Wire:
     """One connection."""
 
-    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout: float = 10) -> None:
+    def __init__(self, port: int, *, host: str = "127.0.0.1", timeout: float = 30) -> None:
         self.socket = socket.create_connection((host, port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unread = b""
@@ -79,6 +79,6 @@ def request(
     return "\r\n".join(lines).encode("latin-1") + body
 
 
-def ask(port: int, data: bytes, *, timeout: float = 10) -> Answer:
+def ask(port: int, data: bytes, *, timeout: float = 30) -> Answer:
     with Wire(port, timeout=timeout) as wire:
         return wire.send(data).answer()

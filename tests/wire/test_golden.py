@@ -10,7 +10,8 @@ from tests.wire.conftest import Server, serving
 from tests.wire.differences import BY_RULE, DIFFERENCES, REASONS
 from tests.wire.replay import EXCHANGES, GROUPS, equals, replay
 
-ROOM_LIFE = 2.0
+# Long enough for a busy machine to ask for a room within its life.
+ROOM_LIFE = 5.0
 # Groups that ask before anybody has registered: there the instance without a name matters most.
 UNNAMED = ("topology-1x1x1x1", "get-parameters", "rooms", "engine-normal")
 

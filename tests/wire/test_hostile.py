@@ -4,6 +4,7 @@ import json
 import random
 import re
 import string
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -321,6 +322,7 @@ def test_a_flood_of_nonsense_makes_few_log_lines(serve):
     one = serve(PDCP_PROBE_NETWORKS="none")
     kv, engine = one.kv("x", keep=True), one.engine("x", keep=True)
     random.seed(1)
+    began = time.monotonic()
     for n in range(1500):
         kv("PUT", "/route", js=rank(rank_ip=f"bad host {random.random()}"))
         kv.bind(f"room {n}", 0)
@@ -329,6 +331,6 @@ def test_a_flood_of_nonsense_makes_few_log_lines(serve):
     for n in range(500):
         ask(one.process.kv_port, b"nonsense %d\r\n\r\n" % n)
     lines = one.process.log().splitlines()
-    # OPS-06: a few lines a second and process.
-    assert len(lines) < 150, lines[:10]
+    # OPS-06: a few lines a second and process; the flood takes longer where others work too.
+    assert len(lines) < max(150, 5 * (time.monotonic() - began)), lines[:10]
     assert one.kv("x").put().status == 200

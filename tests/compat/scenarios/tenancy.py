@@ -30,7 +30,7 @@ def name_an_instance_in_bootstrap_host(port: int) -> Iterator[dict[str, Any]]:
             dp = names.index(name)
             rank = prefills[name].ranks[dp, 0, 0, 0]
             CommonKVSender(rank, address, 5)
-        harness.wait_until(lambda heard=heard: len(heard) >= 2, within=5)  # type: ignore[misc]
+        harness.wait_until(lambda heard=heard: len(heard) >= 2, within=20)  # type: ignore[misc]
     for name, address in addresses.items():
         rooms[name] = CommonKVReceiver.query_prefill_dp_ranks(address, [5])
     nameless = harness.decode_rank()

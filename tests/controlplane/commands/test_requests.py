@@ -71,7 +71,7 @@ def test_an_answer_is_waited_for_and_its_absence_ends_the_wait(world):
     number = requests.make("evict", "prefill-a", **WHO)
     begun = time.monotonic()
     assert requests.wait_for_answer(number, timeout=0.15) is None
-    assert 0.1 < time.monotonic() - begun < 2
+    assert 0.1 < time.monotonic() - begun < 10
 
     def answer() -> None:
         time.sleep(0.2)
@@ -81,5 +81,5 @@ def test_an_answer_is_waited_for_and_its_absence_ends_the_wait(world):
 
     helper = threading.Thread(target=answer)
     helper.start()
-    assert requests.wait_for_answer(number, timeout=5) == requests.Answer(False, "no")
+    assert requests.wait_for_answer(number, timeout=30) == requests.Answer(False, "no")
     helper.join()

@@ -30,7 +30,7 @@ class Redis:
 
     def start(self) -> None:
         self.child = Child([*self._argv, "--dir", str(self._directory)], env=clean_env(), log=self._log)
-        self.child.wait_for_line("(?i)ready to accept connections", timeout=10)
+        self.child.wait_for_line("(?i)ready to accept connections", timeout=60)
 
     def stop(self) -> None:
         if self.child is not None:
@@ -64,7 +64,7 @@ async def listening(url: str):
             await task
 
 
-async def heard(event: asyncio.Event, within: float = 5) -> float:
+async def heard(event: asyncio.Event, within: float = 20) -> float:
     begun = time.monotonic()
     await asyncio.wait_for(event.wait(), within)
     event.clear()
@@ -77,7 +77,8 @@ async def test_a_listener_wakes_when_it_is_connected_and_at_every_word_after(red
         with override_settings(REDIS_URL=redis.url):
             for revision in (1, 2):
                 wake.publish(revision)
-                assert await heard(event) < 1
+                # A peer that says nothing is asked every 5 s: a word is heard before that.
+                assert await heard(event) < 4
 
 
 async def test_a_listener_comes_back_with_redis_and_looks_for_what_it_missed(redis):
@@ -117,22 +118,22 @@ def test_publishing_never_holds_up_the_caller_nor_fails():
                 for revision in range(3):
                     begun = time.monotonic()
                     wake.publish(revision)
-                    # 50 ms, and what a busy machine adds to it.
-                    assert time.monotonic() - begun < 0.2, url
+                    # 50 ms, and what a busy machine adds to it; Redis itself is waited for a second.
+                    assert time.monotonic() - begun < 0.8, url
 
 
 def test_a_sleep_ends_early_at_a_wake_up_and_in_time_without_one(redis):
     sleeper = wake.Sleeper(redis.url)
-    assert not sleeper.sleep(0.1)
+    assert not sleeper.sleep(0.5)
     with override_settings(REDIS_URL=redis.url):
         wake.publish(1)
     begun = time.monotonic()
-    assert sleeper.sleep(5)
-    assert time.monotonic() - begun < 1
+    assert sleeper.sleep(20)
+    assert time.monotonic() - begun < 10
     redis.stop()
     begun = time.monotonic()
     assert not sleeper.sleep(0.2)
-    assert 0.15 < time.monotonic() - begun < 1
+    assert 0.15 < time.monotonic() - begun < 5
     sleeper.close()
 
 

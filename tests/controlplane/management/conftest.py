@@ -50,7 +50,7 @@ class Operator:
         assert done.stderr == ""
         return done.returncode, json.loads(done.stdout)
 
-    def until(self, *arguments: str, holds: Callable[[Any], bool], within: float = 15) -> Any:
+    def until(self, *arguments: str, holds: Callable[[Any], bool], within: float = 40) -> Any:
         end = time.monotonic() + within
         while True:
             _, found = self.json(*arguments)
@@ -87,7 +87,7 @@ def simulate(tmp_path: Path):
         argv = [sys.executable, "manage.py", "simulate", "--json", *options]
         child = Child(argv, env=env, log=tmp_path / f"simulate-{len(running)}.log")
         running.append(child)
-        child.wait_for_line(until, timeout=20)
+        child.wait_for_line(until, timeout=60)
         return child
 
     yield start

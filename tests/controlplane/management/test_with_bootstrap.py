@@ -64,10 +64,14 @@ def test_a_rank_with_nobody_behind_its_address_is_explained(operator, simulate):
 
 def test_rooms_are_found_with_their_collisions(operator, bootstrap):
     room = 2**62
-    with httpx.Client(base_url=bootstrap.kv_url) as client:
+    with httpx.Client(base_url=bootstrap.kv_url, timeout=30) as client:
         for dp in (1, 0):
             assert client.post("/register_dp_rank", json={"bootstrap_room": room, "dp_rank": dp}).status_code == 200
         client.post("/register_dp_rank", json={"bootstrap_room": room + 1, "dp_rank": 0})
+    # A collision is written behind the binding that made it.
+    operator.until(
+        "rooms", "find", str(room), holds=lambda found: any(each["collisions"] for each in found["bindings"])
+    )
     code, found = operator.json("rooms", "find", str(room))
     assert (code, found["room"]) == (0, str(room))
     (binding,) = found["bindings"]
@@ -86,10 +90,10 @@ def test_an_own_port_is_opened_and_closed_live(operator, bootstrap):
     port = free_port()
     assert operator.run("instances", "add", "solo", "--own-port", str(port)).returncode == 0
     wait_until(lambda: is_open(port))
-    assert httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{port}/health", timeout=30).status_code == 200
     assert operator.run("instances", "retire", "solo").returncode == 0
     wait_until(lambda: not is_open(port))
-    assert httpx.get(f"{bootstrap.kv_url}/i/solo/health").status_code == 404
+    assert httpx.get(f"{bootstrap.kv_url}/i/solo/health", timeout=30).status_code == 404
 
 
 def test_events_are_followed_as_they_happen_and_ctrl_c_ends_it_well(operator, tmp_path):
@@ -97,20 +101,20 @@ def test_events_are_followed_as_they_happen_and_ctrl_c_ends_it_well(operator, tm
     argv = [sys.executable, "manage.py", "events", "--follow", "--json", "--after", "0"]
     follower = Child(argv, env=operator.env, log=tmp_path / "follow.log")
     try:
-        follower.wait_for_line(r'"kind": "instance.added", "instance": "a"', timeout=15)
+        follower.wait_for_line(r'"kind": "instance.added", "instance": "a"', timeout=60)
         begun = time.monotonic()
         operator.run("instances", "retire", "a", "--reason", "ünïcode")
-        follower.wait_for_line(r'"kind": "instance.retired".*ünïcode', timeout=5)
+        follower.wait_for_line(r'"kind": "instance.retired".*ünïcode', timeout=20)
         # A poll every 250 ms, without Redis, and what a busy machine adds.
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 10
         os.kill(follower.pid, signal.SIGINT)
-        assert follower.wait(5) == 0
+        assert follower.wait(30) == 0
         assert "Traceback" not in follower.log()
     finally:
         follower.kill9()
 
 
-def wait_until(holds, within: float = 5) -> None:
+def wait_until(holds, within: float = 20) -> None:
     end = time.monotonic() + within
     while not holds():
         assert time.monotonic() < end

@@ -12,22 +12,20 @@ from collections.abc import Iterator
 
 import zmq
 
-
-def free_port(family: int = socket.AF_INET) -> int:
-    with socket.socket(family) as probe:
-        probe.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
-        return probe.getsockname()[1]
+from tests.support.ports import free_port
 
 
 @contextlib.contextmanager
 def pull(host: str = "127.0.0.1") -> Iterator[int]:
-    """A rank's socket as SGLang opens it."""
+    """A rank's socket as SGLang opens it. Its port is one that nobody else takes once it is closed."""
+    port = free_port(host)
     with zmq.Context() as context, context.socket(zmq.PULL) as listener:
         listener.setsockopt(zmq.LINGER, 0)
         if ":" in host:
             listener.setsockopt(zmq.IPV6, 1)
             host = f"[{host}]"
-        yield listener.bind_to_random_port(f"tcp://{host}")
+        listener.bind(f"tcp://{host}:{port}")
+        yield port
 
 
 @contextlib.contextmanager
@@ -54,18 +52,21 @@ def full() -> Iterator[int]:
 FROZEN_RANK = """
 import sys, time, zmq
 listener = zmq.Context().socket(zmq.PULL)
-print(listener.bind_to_random_port("tcp://127.0.0.1"), flush=True)
-time.sleep(60)
+listener.bind(f"tcp://127.0.0.1:{sys.argv[1]}")
+print("up", flush=True)
+time.sleep(600)
 """
 
 
 @contextlib.contextmanager
 def rank_process() -> Iterator[tuple[int, subprocess.Popen]]:
     """A rank in a process of its own, to be stopped or killed."""
-    process = subprocess.Popen([sys.executable, "-c", FROZEN_RANK], stdout=subprocess.PIPE, text=True)
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-c", FROZEN_RANK, str(port)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        yield int(process.stdout.readline()), process
+        assert process.stdout.readline() == "up\n"
+        yield port, process
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGCONT)

@@ -10,8 +10,11 @@ from controlplane.probes.networks import ProbePolicy, parse_networks
 from controlplane.probes.sweep import Budget, Prober, Purse, Target
 from controlplane.probes.zmtp import GREETING
 from tests.controlplane.probes import peers
+from tests.support.ports import free_port
 
 HERE = "127.0.0.1"
+# For those who answer at once, on a machine that may have other work to do.
+PATIENCE = 20.0
 
 
 class Greeter:
@@ -39,9 +42,9 @@ class Greeter:
 
 
 async def test_every_target_gets_its_own_answer():
-    prober = Prober(ProbePolicy(own_ports=frozenset({8998})), timeout=0.3)
+    prober = Prober(ProbePolicy(own_ports=frozenset({8998})), timeout=2.0)
     with peers.pull() as up, peers.speechless() as silent:
-        closed = peers.free_port()
+        closed = free_port()
         answers = await prober.probe_many(
             [
                 Target(HERE, up, HERE),
@@ -69,14 +72,14 @@ async def test_every_target_gets_its_own_answer():
 
 
 async def test_a_name_does_not_open_a_door_that_its_address_would_not():
-    prober = Prober(ProbePolicy(), timeout=0.3)
+    prober = Prober(ProbePolicy(), timeout=PATIENCE)
     with peers.pull() as port:
         assert await prober.probe(Target("localhost", port, "10.0.0.9")) is Contact.UNPROBED
         assert await prober.probe(Target("localhost", port, HERE)) is Contact.UP
 
 
 async def test_two_who_ask_at_once_share_one_probe_and_the_next_gets_a_fresh_one():
-    prober = Prober(ProbePolicy())
+    prober = Prober(ProbePolicy(), timeout=PATIENCE)
     async with Greeter() as peer:
         answers = await asyncio.gather(*(prober.probe(Target(HERE, peer.port, HERE)) for _ in range(20)))
         assert set(answers) == {Contact.UP}
@@ -86,8 +89,8 @@ async def test_two_who_ask_at_once_share_one_probe_and_the_next_gets_a_fresh_one
 
 
 async def test_a_caller_that_gives_up_does_not_take_the_answer_from_the_others():
-    prober = Prober(ProbePolicy())
-    async with Greeter(after=0.1) as peer:
+    prober = Prober(ProbePolicy(), timeout=PATIENCE)
+    async with Greeter(after=0.5) as peer:
         impatient = asyncio.create_task(prober.probe(Target(HERE, peer.port, HERE)))
         patient = asyncio.create_task(prober.probe(Target(HERE, peer.port, HERE)))
         await asyncio.sleep(0.02)
@@ -97,8 +100,8 @@ async def test_a_caller_that_gives_up_does_not_take_the_answer_from_the_others()
 
 
 async def test_no_more_probes_than_places_run_at_once():
-    prober = Prober(ProbePolicy(allowed=parse_networks("127.0.0.0/8")), concurrency=3)
-    async with Greeter() as peer:
+    prober = Prober(ProbePolicy(allowed=parse_networks("127.0.0.0/8")), timeout=PATIENCE, concurrency=3)
+    async with Greeter(after=0.3) as peer:
         # All of 127.0.0.0/8 is this host: twelve addresses, one server.
         server = await asyncio.start_server(peer._greet, "0.0.0.0", 0)
         port = server.sockets[0].getsockname()[1]
@@ -110,17 +113,17 @@ async def test_no_more_probes_than_places_run_at_once():
 
 
 async def test_each_probe_is_bounded_and_waiting_for_a_place_does_not_use_its_time_up():
-    prober = Prober(ProbePolicy(), timeout=0.15, concurrency=1)
+    prober = Prober(ProbePolicy(), timeout=1.0, concurrency=1)
     with peers.speechless() as silent, peers.pull() as up:
         began = time.monotonic()
         answers = await prober.probe_many([Target(HERE, silent, HERE), Target(HERE, up, HERE)])
         assert list(answers.values()) == [Contact.SILENT, Contact.UP]
-        assert time.monotonic() - began < 0.6
+        assert 1.0 <= time.monotonic() - began < 5
 
 
 async def test_a_source_that_has_spent_its_budget_gets_no_more_probes_while_others_do():
-    prober = Prober(ProbePolicy(), budget=Budget(burst=2, per_second=0.0))
-    ports = [peers.free_port() for _ in range(4)]
+    prober = Prober(ProbePolicy(), timeout=PATIENCE, budget=Budget(burst=2, per_second=0.0))
+    ports = [free_port() for _ in range(4)]
     greedy = await prober.probe_many([Target(HERE, port, "127.0.0.7") for port in ports])
     assert sorted(greedy.values()) == [Contact.REFUSED, Contact.REFUSED, Contact.UNPROBED, Contact.UNPROBED]
     assert await prober.probe(Target(HERE, ports[0], "127.0.0.8")) is Contact.REFUSED

@@ -16,9 +16,15 @@ from aiohttp import web
 from controlplane.domain.contact import Contact
 from controlplane.probes.zmtp import GREETING, greet, greet_address
 from tests.controlplane.probes import peers
+from tests.support.ports import free_port
+from tests.support.processes import freeze
+
+# Whoever answers, answers at once: so much only a machine with other work to do can take. Who is to be found silent
+# is given no more than a second.
+PATIENCE, SILENCE = 20.0, 1.0
 
 
-def ask(host: str, port: int, timeout: float = 1.0) -> Contact:
+def ask(host: str, port: int, timeout: float = PATIENCE) -> Contact:
     return asyncio.run(greet(host, port, timeout=timeout))
 
 
@@ -47,20 +53,20 @@ def test_a_name_that_does_not_resolve_is_unreached_not_refused():
 def test_a_listener_that_never_greets_is_silent_and_bounded():
     with peers.speechless() as port:
         began = time.monotonic()
-        assert ask("127.0.0.1", port, timeout=0.2) is Contact.SILENT
-        assert time.monotonic() - began < 0.8
+        assert ask("127.0.0.1", port, timeout=SILENCE) is Contact.SILENT
+        assert SILENCE <= time.monotonic() - began < 5 * SILENCE
 
 
 def test_a_full_backlog_is_unreached_since_nobody_answered_the_connect():
     with peers.full() as port:
-        assert ask("127.0.0.1", port, timeout=0.2) is Contact.UNREACHED
+        assert ask("127.0.0.1", port, timeout=0.5) is Contact.UNREACHED
 
 
 def test_a_frozen_process_is_silent_a_thawed_one_up_a_killed_one_refused():
     with peers.rank_process() as (port, process):
         assert ask("127.0.0.1", port) is Contact.UP
-        os.kill(process.pid, signal.SIGSTOP)
-        assert ask("127.0.0.1", port, timeout=0.3) is Contact.SILENT
+        freeze(process.pid)
+        assert ask("127.0.0.1", port, timeout=SILENCE) is Contact.SILENT
         os.kill(process.pid, signal.SIGCONT)
         assert ask("127.0.0.1", port) is Contact.UP
         process.kill()
@@ -75,7 +81,7 @@ async def test_an_http_server_is_a_stranger():
     await site.start()
     port = runner.addresses[0][1]
     try:
-        assert await greet("127.0.0.1", port, timeout=1.0) is Contact.STRANGER
+        assert await greet("127.0.0.1", port, timeout=PATIENCE) is Contact.STRANGER
     finally:
         await runner.cleanup()
 
@@ -102,7 +108,7 @@ async def test_only_a_zmtp_3_signature_and_version_are_up(says, then_closes, con
     server = await asyncio.start_server(speak, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        assert await greet("127.0.0.1", port, timeout=0.3) is contact
+        assert await greet("127.0.0.1", port, timeout=SILENCE if contact is Contact.SILENT else PATIENCE) is contact
 
 
 async def test_a_greeting_that_comes_byte_by_byte_is_still_one():
@@ -114,19 +120,19 @@ async def test_a_greeting_that_comes_byte_by_byte_is_still_one():
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     async with server:
-        assert await greet("127.0.0.1", server.sockets[0].getsockname()[1], timeout=1.0) is Contact.UP
+        assert await greet("127.0.0.1", server.sockets[0].getsockname()[1], timeout=PATIENCE) is Contact.UP
 
 
 async def test_a_peer_without_a_route_is_unreached():
     loop = asyncio.get_running_loop()
     # Linux has no route for TCP to a multicast address, wherever the test runs.
-    answer = await greet_address("224.0.0.1", 4100, deadline=loop.time() + 0.3)
+    answer = await greet_address("224.0.0.1", 4100, deadline=loop.time() + PATIENCE)
     assert answer is Contact.UNREACHED
 
 
 def test_a_probe_that_meets_itself_is_refused(monkeypatch):
     """TCP simultaneous open: force the source port that the kernel picks once in 28,000 times."""
-    port = peers.free_port()
+    port = free_port()
 
     class SamePort(socket.socket):
         def __init__(self, *arguments, **keywords):
@@ -137,7 +143,7 @@ def test_a_probe_that_meets_itself_is_refused(monkeypatch):
         loop = asyncio.get_running_loop()
         monkeypatch.setattr("controlplane.probes.zmtp.socket.socket", SamePort)
         try:
-            return await greet_address("127.0.0.1", port, deadline=loop.time() + 1)
+            return await greet_address("127.0.0.1", port, deadline=loop.time() + PATIENCE)
         finally:
             monkeypatch.undo()
 
@@ -149,15 +155,18 @@ def test_probes_leave_no_socket_behind_and_do_not_disturb_the_rank():
         port = rank.bind_to_random_port("tcp://127.0.0.1")
 
         async def many():
-            return await asyncio.gather(*(greet("127.0.0.1", port, timeout=2.0) for _ in range(100)))
+            return await asyncio.gather(*(greet("127.0.0.1", port, timeout=PATIENCE) for _ in range(100)))
 
         assert set(asyncio.run(many())) == {Contact.UP}
-        time.sleep(0.1)
-        assert connections_of(port) == []
+        # The rank's own end is closed a moment later. TIME_WAIT would be there for a minute.
+        end = time.monotonic() + 10
+        while (left := connections_of(port)) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert left == []
         with context.socket(zmq.PUSH) as decode:
             decode.connect(f"tcp://127.0.0.1:{port}")
             decode.send(b"kv arguments")
-            assert rank.poll(2000)
+            assert rank.poll(20_000)
             assert rank.recv() == b"kv arguments"
 
 

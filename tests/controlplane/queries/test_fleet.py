@@ -171,7 +171,8 @@ def test_a_large_launch_that_misses_one_rank_is_read_at_once():
         ],
         batch_size=500,
     )
-    begun = time.monotonic()
+    # Of this thread: what others do on the machine does not count.
+    begun = time.thread_time()
     assert row().current.missing_sentence() == "3999/4000, missing dp3 tp999"
     # Counting the launch anew for each of its ranks took seconds.
-    assert time.monotonic() - begun < 1
+    assert time.thread_time() - begun < 1

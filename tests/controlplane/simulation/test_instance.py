@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import time
 
 import pytest
 
@@ -56,7 +57,7 @@ class Simulation:
 
 
 async def contacts(simulation: Simulation) -> list[Contact]:
-    return [await greet(HERE, rank.port, timeout=1) for rank in simulation.instance.ranks]
+    return [await greet(HERE, rank.port, timeout=20) for rank in simulation.instance.ranks]
 
 
 async def test_ranks_listen_greet_and_register_their_own_ports():
@@ -67,7 +68,7 @@ async def test_ranks_listen_greet_and_register_their_own_ports():
             row = directory.rows[rank.slot]
             assert (row["rank_ip"], row["rank_port"]) == (HERE, rank.port)
         assert await contacts(simulation) == [Contact.UP] * 4
-        assert (await simulation.instance.wait_ready(within=1)).ok
+        assert (await simulation.instance.wait_ready(within=20)).ok
         assert simulation.lines("ready") and len(simulation.lines("registered")) == 4
 
 
@@ -77,8 +78,10 @@ async def test_a_killed_rank_refuses_and_a_restarted_one_registers_a_new_port():
         before = {rank.slot: rank.port for rank in simulation.instance.ranks}
         killed = simulation.instance.kill(Selector.parse("tp1"))
         assert [rank.slot for rank in killed] == [Slot(0, 0, 1, 0)]
-        await asyncio.sleep(0.05)
-        assert await contacts(simulation) == [Contact.UP, Contact.REFUSED]
+        # ZeroMQ closes behind our back.
+        async with asyncio.timeout(20):
+            while await contacts(simulation) != [Contact.UP, Contact.REFUSED]:
+                await asyncio.sleep(0.01)
 
         await simulation.instance.restart(Selector.parse("tp1"))
         after = {slot: row["rank_port"] for slot, row in directory.rows.items()}
@@ -151,26 +154,31 @@ def test_the_retry_delay_doubles_and_is_jittered_down_by_a_quarter():
 
 
 async def test_a_rank_that_is_killed_while_it_retries_stops_retrying(monkeypatch):
-    monkeypatch.setattr(wire, "FIRST_DELAY_SECONDS", 0.2)
+    monkeypatch.setattr(wire, "FIRST_DELAY_SECONDS", 60)
     async with Directory(refuse_first=99) as directory, Simulation(directory, Shape()) as simulation:
         starting = asyncio.create_task(simulation.instance.start())
         while not directory.puts:
             await asyncio.sleep(0.01)
         simulation.instance.kill(Selector())
-        await asyncio.wait_for(starting, 1)
+        await asyncio.wait_for(starting, 20)
         assert len(directory.puts) == 1
 
 
 async def test_rooms_are_bound_at_the_asked_rate():
     async with Directory() as directory, Simulation(directory, Shape()) as simulation:
+        began = time.monotonic()
         beside = asyncio.create_task(
             bind_rooms(simulation.wire, per_second=200, dp_size=4, reporter=simulation.reporter)
         )
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(20):
+            while len(directory.rooms) < 100:
+                await asyncio.sleep(0.01)
+        took, bound = time.monotonic() - began, len(directory.rooms)
         beside.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await beside
-        assert 30 <= len(directory.rooms) <= 101
+        # Half a second, and more on a busy machine; never faster than asked.
+        assert bound <= 200 * took + 2
         assert set(directory.rooms.values()) <= {0, 1, 2, 3}
         assert all(0 <= room < 2**63 for room in directory.rooms)
 

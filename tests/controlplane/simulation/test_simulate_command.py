@@ -58,7 +58,7 @@ async def lines_until(process: asyncio.subprocess.Process, what: str) -> list[di
     """The JSON lines up to and with the first that says `what`."""
     assert process.stdout
     told: list[dict] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not told or told[-1]["what"] != what:
             line = await process.stdout.readline()
             assert line, f"ended before it said {what!r}: {told}"
@@ -69,7 +69,7 @@ async def lines_until(process: asyncio.subprocess.Process, what: str) -> list[di
 async def test_once_registers_waits_for_ready_and_exits_with_0(simulate):
     async with Directory() as directory:
         process = await simulate("--dp", "2", "--tp", "2", "--url", directory.url, "--once", "--json")
-        out, err = await asyncio.wait_for(process.communicate(), 20)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0, err
         assert [json.loads(line)["what"] for line in out.splitlines()][-1] == "ready"
         assert len(directory.rows) == 4
@@ -80,7 +80,7 @@ async def test_once_exits_with_1_when_a_rank_is_missing_and_says_what_the_direct
         process = await simulate(
             "--dp", "2", "--tp", "2", "--skip", "dp1,tp1", "--url", directory.url, "--once", "--wait", "0.1"
         )
-        out, _ = await asyncio.wait_for(process.communicate(), 20)
+        out, _ = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 1
         assert b"(3 workers registered)" in out
 
@@ -97,7 +97,7 @@ async def test_once_exits_with_1_when_a_rank_is_missing_and_says_what_the_direct
 )
 async def test_wrong_usage_exits_with_2_and_a_sentence(simulate, options, sentence):
     process = await simulate(*options)
-    _, err = await asyncio.wait_for(process.communicate(), 20)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 2
     assert sentence in err and b"Traceback" not in err
 
@@ -110,7 +110,7 @@ async def test_a_running_simulation_keeps_its_ranks_until_it_is_told_to_stop(sim
         writer.close()
         process.send_signal(signal.SIGTERM)
         await lines_until(process, "stopped")
-        assert await asyncio.wait_for(process.wait(), 5) == 0
+        assert await asyncio.wait_for(process.wait(), 30) == 0
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
 
@@ -120,7 +120,7 @@ async def test_ctrl_c_stops_without_a_traceback(simulate):
         process = await simulate("--url", directory.url, "--json", "--rooms-per-second", "50")
         await lines_until(process, "ready")
         process.send_signal(signal.SIGINT)
-        _, err = await asyncio.wait_for(process.communicate(), 5)
+        _, err = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == 0 and err == b""
 
 
@@ -141,5 +141,5 @@ async def test_commands_are_read_from_a_terminal(simulate):
         assert not first & {row["rank_port"] for row in directory.rows.values()}
         os.write(ours, b"quit\n")
         await lines_until(process, "stopped")
-        assert await asyncio.wait_for(process.wait(), 5) == 0
+        assert await asyncio.wait_for(process.wait(), 30) == 0
         os.close(ours)

@@ -42,7 +42,7 @@ async def test_a_check_that_hangs_is_not_waited_for(monkeypatch):
     done = asyncio.Event()
     monkeypatch.setattr(health, "CHECK_TIMEOUT_SECONDS", 0.1)
     monkeypatch.setattr(health, "CHECKS", {"database": _slow})
-    status, body = await asyncio.wait_for(read(), 2)
+    status, body = await asyncio.wait_for(read(), 20)
     assert status == 503
     assert body["checks"]["database"].startswith("no answer")
     done.set()
@@ -61,7 +61,7 @@ def _fail() -> None:
 def _slow() -> None:
     import time
 
-    time.sleep(0.5)
+    time.sleep(2)
 
 
 @pytest.mark.usefixtures("database")

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import httpx
 import pytest
 
 from tests.support.processes import ROOT
+
+get = partial(httpx.get, timeout=30)
 
 
 @contextmanager
@@ -32,16 +35,16 @@ def test_it_says_where_it_serves_and_ends_with_0_when_asked_to(sqlite_backend, n
     with web(sqlite_backend) as (process, said):
         assert said.startswith("web ready http://127.0.0.1:")
         url = said.split()[2]
-        assert httpx.get(f"{url}/").status_code == 200
+        assert get(f"{url}/").status_code == 200
         process.send_signal(number)
-        assert process.wait(10) == 0
+        assert process.wait(40) == 0
 
 
 def test_alone_without_redis_it_serves_and_says_that_it_is_not_ready(sqlite_backend):
     with web(sqlite_backend) as (_, said):
         url = said.split()[2]
-        assert httpx.get(f"{url}/livez").status_code == 200
-        ready = httpx.get(f"{url}/readyz")
+        assert get(f"{url}/livez").status_code == 200
+        ready = get(f"{url}/readyz")
         assert ready.status_code == 503
         assert ready.json()["checks"] == {
             "database": "ok",
@@ -54,14 +57,14 @@ def test_alone_without_redis_it_serves_and_says_that_it_is_not_ready(sqlite_back
 def test_before_migrations_it_is_alive_and_not_ready(sqlite_backend, tmp_path):
     empty = tmp_path / "empty"
     with web(sqlite_backend, PDCP_DATA_DIR=str(empty)) as (_, said):
-        checks = httpx.get(f"{said.split()[2]}/readyz").json()["checks"]
+        checks = get(f"{said.split()[2]}/readyz").json()["checks"]
         assert "migrate_all" in checks["migrations"]
 
 
 def test_a_name_that_is_not_allowed_is_refused(sqlite_backend):
     with web(sqlite_backend) as (_, said):
         url = said.split()[2]
-        assert httpx.get(url, headers={"Host": "evil.example"}).status_code == 400
+        assert get(url, headers={"Host": "evil.example"}).status_code == 400
 
 
 def test_a_taken_port_ends_it_with_3_and_a_sentence(sqlite_backend):
