@@ -31,6 +31,8 @@ WHERE EXISTS (SELECT 1 FROM controlplane_trafficfence WHERE id = 1 AND token = %
 
 def commit(alias: str, token: int, writes: Writes) -> int:
     """Facts, then head and events, behind the fence. The head's revision, 0 when there was no event."""
+    if writes.ranks and not (writes.ordered or writes.last or writes.leases):
+        return _ranks_and_events(alias, token, writes)
 
     def send(execute: Callable[..., Any]) -> Any:
         for sql, values in [*writes.ordered, *writes.last]:
@@ -44,20 +46,36 @@ def commit(alias: str, token: int, writes: Writes) -> int:
 
 
 def append_rooms(alias: str, token: int, rooms: Sequence[tuple[Any, ...]]) -> None:
-    raw, wrapped = usable(alias)
     columns = ["{" + ",".join(map(str, column)) + "}" for column in zip(*rooms, strict=True)]
+    if _statement(alias, ROOMS, [*columns, token]).rowcount != len(rooms):
+        raise FencedOut
+
+
+def _ranks_and_events(alias: str, token: int, writes: Writes) -> int:
+    ranks = _packed(tables.RANK, list(writes.ranks.values()))
+    if writes.events:
+        values = [token, ranks, len(writes.events), _packed_events(writes.events)]
+        found = _statement(alias, tables.RANKS_AND_EVENTS, values).fetchone()
+    else:
+        found = _statement(alias, tables.RANKS_ALONE, [token, ranks]).fetchone()
+    if found is None:
+        raise FencedOut
+    return int(found[0])
+
+
+def _statement(alias: str, sql: str, values: Sequence[Any]) -> Any:
+    """One statement, which is its own transaction. The cursor it ran on."""
+    raw, wrapped = usable(alias)
     with wrapped:
         cursor = _cursor(raw)
         try:
-            cursor.execute(ROOMS, [*columns, token], prepare=True)
+            return cursor.execute(sql, values, prepare=True)
         except BaseException as problem:
             if raw.closed or raw.broken:
-                # One statement is its own commit: without its answer nobody knows.
+                # It commits with its end: without its answer nobody knows.
                 connections[alias].close()
                 raise OutcomeUnknown from problem
             raise
-        if cursor.rowcount != len(rooms):
-            raise FencedOut
 
 
 def _transaction(alias: str, token: int, send: Callable[[Callable[..., Any]], Any]) -> Any:
@@ -98,8 +116,11 @@ def _append(execute: Callable[..., Any], events: Sequence[tuple[Any, ...]]) -> A
     """The head is taken in the statement that needs it, the last one: what holds it holds up every other writer."""
     if not events:
         return None
-    rows = [(offset, *event) for offset, event in enumerate(events, 1 - len(events))]
-    return execute(tables.APPEND_JSON, [len(events), _packed(tables.EVENT, rows)])
+    return execute(tables.APPEND_JSON, [len(events), _packed_events(events)])
+
+
+def _packed_events(events: Sequence[tuple[Any, ...]]) -> str:
+    return _packed(tables.EVENT, [(offset, *event) for offset, event in enumerate(events, 1 - len(events))])
 
 
 def _packed(table: Table, rows: Sequence[tuple[Any, ...]]) -> str:

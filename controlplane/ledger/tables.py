@@ -99,3 +99,18 @@ WITH head AS (UPDATE controlplane_ledgerhead SET revision = revision + %s WHERE 
   INSERT INTO {EVENT.name} ({", ".join(EVENT.columns)})
   SELECT head.revision + c0, {", ".join(EVENT.short[1:])} FROM head, {EVENT.recordset(EVENT.short)})
 SELECT revision FROM head"""
+
+# What most batches are, ranks and their events, as one statement that is its own transaction: a third of the
+# processor time of the same things said one after another. It stores nothing, and answers nothing, when fenced out.
+FENCED = """
+WITH fence AS MATERIALIZED (SELECT FROM controlplane_lease WHERE name = 'bootstrap' AND token = %s FOR KEY SHARE)"""
+RANKS_ALONE = f"""{FENCED},
+ ranks AS ({RANK.from_json.replace(" ON CONFLICT", ", fence ON CONFLICT")})
+SELECT 0 FROM fence"""
+RANKS_AND_EVENTS = f"""{FENCED},
+ ranks AS ({RANK.from_json.replace(" ON CONFLICT", ", fence ON CONFLICT")}),
+ head AS (UPDATE controlplane_ledgerhead SET revision = revision + %s FROM fence WHERE id = 1 RETURNING revision),
+ stored AS (
+  INSERT INTO {EVENT.name} ({", ".join(EVENT.columns)})
+  SELECT head.revision + c0, {", ".join(EVENT.short[1:])} FROM head, {EVENT.recordset(EVENT.short)})
+SELECT revision FROM head"""
