@@ -27,7 +27,7 @@ class Recipe:
     ready: re.Pattern[str]
     standing_by: re.Pattern[str] | None = None
     grace_seconds: float = 5.0
-    restart_delays: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 30.0)
+    restart_delays: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0)
     quiet: bool = False  # its lines are shown only when it fails
 
     def delay(self, deaths: int) -> float:

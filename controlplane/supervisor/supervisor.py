@@ -16,7 +16,7 @@ from controlplane.supervisor.guard import Guard
 log = structlog.get_logger("controlplane.supervisor")
 
 # A child that ran this long has proved itself: its next death counts as the first again.
-PROVEN_SECONDS = 30.0
+PROVEN_SECONDS = 20.0
 STANDING_BY_PATIENCE_SECONDS = 5.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
