@@ -28,17 +28,28 @@ def test_it_starts_every_process_and_says_where_they_listen(up):
     assert set(ready.json()["checks"].values()) == {"ok"}
 
 
+@pytest.mark.timeout(300)
 def test_it_is_ready_within_five_seconds_once_installed(up):
-    # The best of three: other work on the machine may slow one start, not make one fast.
+    # The best of a few, in seconds of a machine without other work: that may slow a start, not make one fast.
     seconds = []
-    for _ in range(3):
+    for _ in range(4):
+        before = slowness()
         run = up()
-        seconds.append(float(run.wait_for(READY)["seconds"]))
+        said = float(run.wait_for(READY)["seconds"])
+        seconds.append(said / max(before, slowness()))
         run.signal(signal.SIGTERM)
         run.wait()
         if min(seconds) < 5:
             break
     assert min(seconds) < 5, seconds
+
+
+def slowness() -> float:
+    """How many seconds pass while one process computes for one: 1 on a machine that does nothing else."""
+    began, used = time.monotonic(), time.process_time()
+    while time.process_time() - used < 0.3:
+        pass
+    return max(1.0, (time.monotonic() - began) / (time.process_time() - used))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)

@@ -59,7 +59,8 @@ def test_01b_nor_does_one_that_died_this_very_moment_for_longer_than_a_sweep(pla
     second = Launch(place, cluster, tp=4)
     second.register(tp(3))
     eventually(lambda: left(place, 3), what="three ranks left")
-    assert place.look_up()[0] == 503
+    # It is answered a moment after it is stored.
+    eventually(lambda: place.look_up()[0] == 503, within=4, what="503")
     second.register(tp(0), tp(1))
     assert place.look_up()[0] == 503
     second.register(tp(2))
@@ -71,6 +72,7 @@ def test_02_the_next_launch_may_correct_the_page_size(place: Place, cluster: Clu
     first.register(*HALF)
     first.die()
     eventually(lambda: left(place, 3), what="three ranks left")
+    eventually(lambda: "(0 workers" in place.look_up()[1], what="nobody registered")
     second = Launch(place, cluster, tp=4, page_size=16)
     assert [status for status, _ in second.put(tp(3), *HALF)] == [200] * 4
     second.is_served()
