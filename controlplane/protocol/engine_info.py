@@ -113,11 +113,16 @@ def check_body(body: bytes) -> None:
     except json.JSONDecodeError as problem:
         where = {"type": "json_invalid", "loc": ["body", problem.pos], "msg": "JSON decode error"}
         raise _unreadable({**where, "input": {}, "ctx": {"error": problem.msg}}) from None
-    except (UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):
+        # No UTF-8, nested too deeply, or a number of more digits than Python reads.
         raise Refused("the body is not readable as JSON", code="malformed") from None
     if not isinstance(given, dict):
         what = {"type": "dict_type", "loc": ["body"], "msg": "Input should be a valid dictionary"}
-        raise _unreadable({**what, "input": given})
+        try:
+            raise _unreadable({**what, "input": given})
+        except UnicodeEncodeError:
+            # Half of a surrogate pair is JSON, but no text that could be sent back.
+            raise _unreadable(what) from None
 
 
 def _is_json(body: bytes) -> bool:

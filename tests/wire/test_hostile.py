@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.wire.client import ALL, Answer, Client, at, basic, engine_info, rank
@@ -87,6 +87,9 @@ def test_any_body_on_any_path_of_the_kv_wire(kv: Client, method, path, body):
 
 @FUZZ
 @given(method=METHODS, path=ENGINE_PATHS, body=BYTES | VALUES.map(dumped))
+@example(method="PUT", path="/register_transfer_engine_info", body=b'"\\ud800"')
+@example(method="PUT", path="/register_transfer_engine_info", body='["\\ud800"]'.encode("utf-16"))
+@example(method="PUT", path="/register_transfer_engine_info", body=b"1" * 4_401)
 def test_any_body_on_any_path_of_the_engine_wire(engine: Client, method, path, body):
     check(engine(method, path, body=body))
 
