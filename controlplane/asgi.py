@@ -1,16 +1,18 @@
-"""The ASGI application of the web process: Django, behind the thin forwards of the bootstrap wires."""
+"""The ASGI application of the web process: Django and the live stream, behind the thin forwards of the bootstrap wires."""
 
 import os
 from typing import Any, cast
 
+from channels.routing import ProtocolTypeRouter
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
 django = get_asgi_application()
 
-# Only now: the forwards read settings.
+# Only now: they read settings and models.
+from controlplane.live.routing import websockets  # noqa: E402
 from controlplane.web.forwards import in_front_of  # noqa: E402
 
 # In front, not in urls.py: any Host header is right on these paths, and Django's middleware would refuse it first.
-application = in_front_of(cast(Any, django))
+application = in_front_of(cast(Any, ProtocolTypeRouter({"http": django, "websocket": websockets})))

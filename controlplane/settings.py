@@ -20,6 +20,9 @@ PDCP_WEB_PORT = env.port("PDCP_WEB_PORT", 8000)
 
 # --- Bootstrap: who may write, what is probed, what is kept and for how long --------------------------------
 PDCP_REGISTER_NETWORKS = env.networks("PDCP_REGISTER_NETWORKS", ["0.0.0.0/0", "::/0"])
+PDCP_REGISTER_BY = env.choice("PDCP_REGISTER_BY", "network", among=["network", "token", "either", "both"])
+PDCP_READ_NETWORKS = env.networks("PDCP_READ_NETWORKS", ["0.0.0.0/0", "::/0"])
+PDCP_ENGINE_INFO_BY = env.choice("PDCP_ENGINE_INFO_BY", "network", among=["network", "token", "either", "both"])
 PDCP_PROBE_NETWORKS = env.networks(
     "PDCP_PROBE_NETWORKS",
     ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128"],
@@ -60,6 +63,21 @@ CELERY_BEAT_SCHEDULE = {
         # A run that waited longer than its period has been overtaken by the next one.
         "options": {"expires": 300},
     },
+    "check drains": {
+        "task": "controlplane.tasks.drains.check_drains",
+        "schedule": 1.0,
+        "options": {"expires": 1},
+    },
+    "reconcile routers": {
+        "task": "controlplane.tasks.routers.reconcile_routers",
+        "schedule": 1.0,
+        "options": {"expires": 1},
+    },
+    "forget old reports": {
+        "task": "controlplane.tasks.gateways.forget_old_reports",
+        "schedule": 300.0,
+        "options": {"expires": 300},
+    },
     "trim expired rooms": {
         "task": "controlplane.tasks.rooms.trim_expired_rooms",
         "schedule": 10.0,
@@ -96,8 +114,8 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["controlplane.api.permissions.ByVerb"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "controlplane.api.schema.ApiSchema",
+    "DEFAULT_METADATA_CLASS": None,
     "EXCEPTION_HANDLER": "controlplane.api.errors.handle",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
@@ -111,6 +129,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # --- Web ----------------------------------------------------------------------------------------------------
+PDCP_SOCKET_LIMIT = env.integer("PDCP_SOCKET_LIMIT", 1000, at_least=1)
 DEBUG = env.flag("DEBUG")
 SECRET_KEY = env.secret_key(PDCP_DATA_DIR)
 ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])

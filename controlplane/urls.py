@@ -1,9 +1,9 @@
 """Paths of the web process."""
 
-from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
 from controlplane.access.views import sign_in
+from controlplane.admin.registry import site as admin_site
 from controlplane.web.health import livez, readyz
 from controlplane.web.home import home
 
@@ -12,5 +12,12 @@ urlpatterns = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
     path("sign-in/<str:token>/", sign_in, name="sign-in"),
-    path("admin/", admin.site.urls),
+    path("api/", include("controlplane.api.urls")),
+    path("admin/", admin_site.urls),
 ]
+
+# What fails before a view is reached is a problem document under /api/ too, and a page everywhere else.
+handler400 = "controlplane.api.handlers.bad_request"
+handler403 = "controlplane.api.handlers.permission_denied"
+handler404 = "controlplane.api.handlers.page_not_found"
+handler500 = "controlplane.api.handlers.server_error"

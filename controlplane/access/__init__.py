@@ -1,1 +1,1 @@
-"""Ways in for people: single-use sign-in links."""
+"""Who may do what: roles and passwords of people, tokens of machines, gates of the bootstrap wires, and what was tried."""

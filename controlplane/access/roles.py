@@ -46,7 +46,8 @@ class Who:
     instance: str = ""
     via: str = "session"
     source: str = ""
-    key: str = ""
+    # Of a session it is the secret in its cookie, so it is never shown.
+    key: str = field(default="", repr=False)
     """What identifies the session or the token, so that a live socket can be found when it is revoked."""
 
     @property

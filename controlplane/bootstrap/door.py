@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from typing import Any
 
 import structlog
 from django.db import DatabaseError
 
+from controlplane.access.gates import Gate
 from controlplane.domain.errors import Refused
 from controlplane.ledger.failures import FencedOut, OutcomeUnknown
-from controlplane.probes.networks import Network, contains
 from controlplane.protocol.replies import Reply
 
 from .bodies import Disconnected, Receive, UploadBudget, read_body
 from .complaints import Complaints
 from .connection import send_reply
 from .fleet import Fleet, Instance
+from .guard import Guard
 from .outcome import Outcome, Pending
 from .request import Head, Request
 from .tenancy import Meant, meant
@@ -45,7 +45,7 @@ class Door:
         *,
         body_limit: int,
         budget: UploadBudget,
-        writers: tuple[Network, ...],
+        guard: Guard,
         may_answer: Callable[[], bool],
         complaints: Complaints,
     ) -> None:
@@ -53,11 +53,16 @@ class Door:
         self.fleet = fleet
         self.body_limit = body_limit
         self.budget = budget
-        self.may_write = lru_cache(maxsize=65_536)(lambda source: not source or contains(writers, source))
+        self.guard = guard
         self._short_ways: dict[Any, Callable[[Request, bytes], Outcome]] = {}
         self.may_answer = may_answer
         self.refused: dict[int, int] = {}
         self.requests = 0
+
+    @property
+    def reading(self) -> Gate:
+        """What reads of this wire must pass."""
+        return self.guard.gates.read
 
     async def answer(self, request: Request) -> Reply:
         raise NotImplementedError
@@ -97,11 +102,13 @@ class Door:
         return meant(self.fleet, head.name, head.headers, request.connection.port)
 
     def complain(self, request: Request, refused: Refused) -> None:
-        """Let operators hear of a refused write, and of a listener that several instances share."""
-        if request.head.method not in ("PUT", "POST") and refused.code != "unavailable":
+        """Let operators hear of a refused write, of a listener that several instances share, and (in the log alone) of
+        whoever may not read."""
+        writes = request.head.method in ("PUT", "POST")
+        if not writes and refused.code not in ("unavailable", "forbidden", "unauthenticated"):
             return
         try:
-            instance = self.meant(request).instance
+            instance = self.meant(request).instance if writes or refused.code == "unavailable" else None
         except Refused:
             instance = None
         self.complaints.about(instance, f"{request.head.method} {request.head.path[:100]}", request.source, refused)
@@ -168,6 +175,10 @@ class Door:
         return self.refusal(Refused("the control plane failed on this request; see its log", code="internal"))
 
     def check_writer(self, request: Request) -> None:
-        """Who may change anything on this wire, by source network."""
-        if not self.may_write(request.source):
-            raise Refused(f"{request.source} may not register here (PDCP_REGISTER_NETWORKS)", code="forbidden")
+        """Who may change anything on this wire."""
+        self.guard.admit(self.guard.gates.register, request, lambda: self.meant(request).name)
+
+    def check_reader(self, request: Request) -> bool:
+        """Who may read here; whether everybody who comes from there may be answered the same."""
+        gate = self.reading
+        return gate.open or self.guard.admit(gate, request, lambda: self.meant(request).name)

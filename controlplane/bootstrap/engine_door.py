@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from controlplane.access.gates import Gate
 from controlplane.domain.engines import EngineEntry
 from controlplane.domain.errors import Refused
 from controlplane.probes.networks import ProbePolicy
@@ -81,6 +82,10 @@ class EngineDoor(Door):
         self.ready = ready
         self.prepared = Prepared(PREPARED_BYTES)
 
+    @property
+    def reading(self) -> Gate:
+        return self.guard.gates.engine_info
+
     def refusal(self, refused: Refused) -> Reply:
         return refused.reply if isinstance(refused, Unreadable) else engine_info.refusal(refused)
 
@@ -91,6 +96,8 @@ class EngineDoor(Door):
         if path == "/register_transfer_engine_info":
             return await self.register(request) if method == "PUT" else engine_method("PUT")
         if path in ("/health", "/livez"):
+            if path == "/health":
+                self.guard.admit(self.guard.gates.read, request, str)
             return OK if method == "GET" else engine_method("GET")
         if path == "/readyz":
             return self.ready()
@@ -114,6 +121,7 @@ class EngineDoor(Door):
         return where is not None and self.policy.may_probe(*where, source_ip=source)
 
     async def get_info(self, request: Request) -> Reply:
+        alike = self.check_reader(request)
         try:
             rank = engine_info.read_rank_query(request.head.query)
         except Unreadable as bad:
@@ -132,7 +140,8 @@ class EngineDoor(Door):
                 continue
             if reply is None:
                 break
-            memoed = request.connection.remember(reply)
+            # What a token opened is asked for again each time: it may be revoked, or expire, meanwhile.
+            memoed = request.connection.remember(reply) if alike else None
             if memoed is not None:
                 instance.unlearn.append(memoed)
             return reply

@@ -36,6 +36,8 @@ class Instance:
     unlearn: list[Callable[[], None]] = field(default_factory=list)
     # Workers whose rows are older than this are told to register again with their next heartbeat.
     reregister_before: float = 0.0
+    # DP groups that are draining while the rest goes on.
+    draining: frozenset[int] = frozenset()
 
     @property
     def retired(self) -> bool:

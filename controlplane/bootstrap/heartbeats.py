@@ -33,7 +33,8 @@ class Beat(Operation):
         lost = [slot for slot in beat.slots if not _holds(staged, slot, beat.token, instance.reregister_before)]
         if lost and not instance.retired:
             directives.append({"do": "register", "slots": [list(slot) for slot in lost]})
-        if instance.intent in ("draining", "retired"):
+        groups = instance.draining
+        if instance.intent in ("draining", "retired") or any(slot.dp in groups for slot in beat.slots):
             directives.append({"do": "drain"})
         current = staged.directory.current
         self.reply = answer(directives, current.number if current else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -25,10 +25,14 @@ log = structlog.get_logger()
 POLL_SECONDS = 0.25
 OTHERS = """
 SELECT revision, kind, instance, data FROM controlplane_event
-WHERE revision > %s AND kind IN ('instance.added', 'instance.changed', 'instance.retired', 'request.made')
+WHERE revision > %s AND kind IN (
+ 'instance.added', 'instance.changed', 'instance.retired', 'intent.changed', 'request.made', 'token.made',
+ 'token.revoked')
 ORDER BY revision"""
 HEAD = "SELECT revision FROM controlplane_ledgerhead WHERE id = 1"
 INSTANCE = "SELECT id, name, role, intent, own_port, host_alias FROM controlplane_instance WHERE name = %s"
+INTENT = "SELECT id, intent FROM controlplane_instance WHERE name = %s"
+DRAINING = """SELECT "group" FROM controlplane_groupintent WHERE instance_id = %s AND intent = 'draining'"""
 PENDING = """
 SELECT id, kind, instance, slot, actor, reason, made_at FROM controlplane_request
 WHERE answered_at IS NULL ORDER BY id LIMIT 100"""
@@ -45,12 +49,20 @@ class Inbox:
     """Polls at most every POLL_SECONDS; a wake-up only makes it sooner."""
 
     def __init__(
-        self, fleet: Fleet, recorder: Recorder, prober: Prober, *, changed: Callable[[], None], revision: int
+        self,
+        fleet: Fleet,
+        recorder: Recorder,
+        prober: Prober,
+        *,
+        changed: Callable[[], None],
+        tokens_changed: Callable[[], Awaitable[None]],
+        revision: int,
     ) -> None:
         self._fleet = fleet
         self._recorder = recorder
         self._prober = prober
         self._changed = changed
+        self._tokens_changed = tokens_changed
         self._revision = revision
         self._thread = ThreadPoolExecutor(1, "inbox")
         self._working: set[int] = set()
@@ -85,9 +97,13 @@ class Inbox:
         if head == self._revision:
             return
         events = await self._read(OTHERS, (self._revision,))
+        if any(kind.startswith("token.") for _, kind, _, _ in events):
+            await self._tokens_changed()
         for _, kind, name, _ in events:
-            if kind != "request.made":
+            if kind.startswith("instance."):
                 await self.load(name)
+            elif kind == "intent.changed":
+                await self._take_intent(name)
         self._revision = head
         if any(kind == "request.made" for _, kind, _, _ in events):
             await self._take_requests()
@@ -107,6 +123,13 @@ class Inbox:
             self._fleet.reindex()
         self._changed()
         return known
+
+    async def _take_intent(self, name: str) -> None:
+        """Only what heartbeats are told depends on it: answers stay as they are, for rooms in flight still resolve."""
+        known = self._fleet.by_name.get(name) or await self.load(name)
+        if known is not None:
+            ((id_, known.intent),) = await self._read(INTENT, (name,))
+            known.draining = frozenset(group for (group,) in await self._read(DRAINING, (id_,)))
 
     async def _take_requests(self) -> None:
         for id_, kind, name, slot, actor, reason, made_at in await self._read(PENDING):
@@ -131,17 +154,24 @@ class Inbox:
             if asked:
                 instance.reregister_before = made_at
                 note = f"{asked} worker processes are told to register again with their next heartbeat"
-        if kind in ("readmit", "reregister") and not note:
+        told = bool(note)
+        if kind in ("readmit", "reregister") and not told:
             puts, note = await self._who_answers(instance, where)
-        await self._recorder.submit(
-            Ordered(instance, request=id_, kind=kind, slot=where, actor=actor, reason=reason, puts=puts, note=note)
-        )
+        asked_for: dict[str, Any] = {"request": id_, "kind": kind, "slot": where, "actor": actor, "reason": reason}
+        await self._recorder.submit(Ordered(instance, **asked_for, puts=puts, note=note, told=told))
 
     async def _who_answers(self, instance: Instance, slot: Slot | None) -> tuple[list[Registration], str]:
         """The last known rows that answer a probe now, as registrations; and who does not, in a sentence."""
         known = [_registration(values) for values in await self._read(LEFT, (instance.id, instance.id))]
         wanted = [put for put in known if slot is None or put.slot == slot]
         if not wanted:
+            current = instance.directory.current
+            if current is not None and (slot is None or slot in current.rows):
+                who = "every rank that is known" if slot is None else str(slot)
+                return (
+                    [],
+                    f"{who} is registered already, and there is no worker of ours that could be told to do it again",
+                )
             return [], "no rank that left is known; restart the engine so that it registers"
         heard = await self._prober.probe_many(Target(put.ip, put.port) for put in wanted)
         alive = [put for put in wanted if heard[Target(put.ip, put.port)] is Contact.UP]

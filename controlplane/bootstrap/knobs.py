@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
+from controlplane.access.gates import Gates, gates
 from controlplane.probes.networks import Network
 
 
@@ -20,7 +21,7 @@ class Knobs:
     probe_networks: tuple[Network, ...]
     probe_interval_seconds: float
     probe_timeout_seconds: float
-    register_networks: tuple[Network, ...]
+    gates: Gates
     room_ttl_seconds: float
     room_limit: int
     kv_body_limit: int
@@ -37,7 +38,7 @@ def knobs() -> Knobs:
         probe_networks=settings.PDCP_PROBE_NETWORKS,
         probe_interval_seconds=settings.PDCP_PROBE_INTERVAL_SECONDS,
         probe_timeout_seconds=settings.PDCP_PROBE_TIMEOUT_SECONDS,
-        register_networks=settings.PDCP_REGISTER_NETWORKS,
+        gates=gates(),
         room_ttl_seconds=settings.PDCP_ROOM_TTL_SECONDS,
         room_limit=settings.PDCP_ROOM_LIMIT,
         kv_body_limit=settings.PDCP_KV_BODY_LIMIT_BYTES,

@@ -79,6 +79,7 @@ class KvDoor(Door):
         return self.after_adoption(self.adopt(said.name), begin)
 
     async def get_route(self, request: Request) -> Reply:
+        self.check_reader(request)
         said = self.meant(request)
         instance = said.instance
         if instance is None:
@@ -132,10 +133,12 @@ class KvDoor(Door):
         return Pending(future, lambda: OK if future.result() else NOT_STORED)
 
     async def query_dp_ranks(self, request: Request) -> Reply:
+        self.check_reader(request)
         await self.rooms.loaded.wait()
         return await self.write(request, self.begin_query)
 
     def begin_query(self, request: Request, body: bytes) -> Outcome:
+        self.check_reader(request)
         rooms = kv.read_query(body)
         said = self.meant(request)
         if said.instance is None:
@@ -150,6 +153,7 @@ class KvDoor(Door):
 
     def begin_health(self, request: Request, _: bytes) -> Outcome:
         """Never from a memo of answers: who was told what is the evidence that ends a flush."""
+        self.check_reader(request)
         said = self.meant(request)
         instance = said.instance
         if instance is None:

@@ -26,6 +26,7 @@ from .complaints import Complaints, Note
 from .engine_door import EngineDoor
 from .fleet import Fleet, Instance
 from .flush import end_flushes_forever
+from .guard import Guard
 from .inbox import Inbox
 from .knobs import Knobs
 from .kv_door import KvDoor
@@ -81,6 +82,7 @@ class Leader:
         # the fleet again and again, and look-ups would wait for it. The young are looked at, the old once a minute.
         gc.set_threshold(20_000, 1_000, 1_000)
         try:
+            await self.guard.load()
             kv, engine = await self._open(patient=patient)
         except BaseException:
             await self._end(None, abrupt=True)
@@ -92,6 +94,7 @@ class Leader:
         self._start(_collect_forever(), "collect")
         self._start(end_flushes_forever(fleet, self.recorder), "flush")
         self._start(self.inbox.follow_forever(), "inbox")
+        self._start(self.guard.refresh_forever(), "tokens")
         self._start(wakes(settings.REDIS_URL, self.inbox.wake), "wake")
         self._start(self.listeners.reap_forever(), "reap")
         announce(kv, engine)
@@ -124,9 +127,10 @@ class Leader:
         self.packer = Packer()
         self.checkpointer = Checkpointer([FACTS, TRAFFIC])
         self.checkpointer.start()
+        self.guard = Guard(knobs.gates, self._read)
         common: dict[str, Any] = {
             "budget": UploadBudget(knobs.upload_budget),
-            "writers": knobs.register_networks,
+            "guard": self.guard,
             "may_answer": self.tenure.may_answer,
             "recorder": self.recorder,
             "adopt": self.registry.adopt,
@@ -143,7 +147,9 @@ class Leader:
             **common,
         )
         self.listeners = Listeners(fleet, host=knobs.host, deadline=lambda: self.tenure.deadline)
-        self.inbox = Inbox(fleet, self.recorder, prober, changed=self._sync_ports, revision=revision)
+        self.inbox = Inbox(
+            fleet, self.recorder, prober, changed=self._sync_ports, tokens_changed=self.guard.load, revision=revision
+        )
         self._start(self.recorder.run(), "recorder")
         self._start(self.rooms.run(), "rooms")
         self._start(self.rooms.sweep_forever(), "sweep rooms")

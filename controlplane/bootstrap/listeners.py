@@ -40,6 +40,8 @@ class Listener:
     host: str
     port: int
     memo: Memo
+    outsiders: Memo
+    door: Door
     server: asyncio.Server
     connections: set[Connection] = field(default_factory=set)
 
@@ -99,7 +101,7 @@ class Listeners:
             why = "another process listens there" if problem.errno == errno.EADDRINUSE else problem.strerror
             raise PortTaken(host, port, variable, why or str(problem)) from problem
         opened = server.sockets[0].getsockname()[1]
-        listener = Listener(host, opened, memo, server)
+        listener = Listener(host, opened, memo, Memo(self._deadline, keeps_answers=False), door, server)
         holder.append(listener)
         self._listeners[kind, opened] = listener
         await server.start_serving()
@@ -124,6 +126,9 @@ class Listeners:
                 note(instance, "listener.failed", {"port": port, "why": taken.why})
 
     def _opened(self, listener: Listener, connection: Connection) -> None:
+        gate = listener.door.reading
+        if not gate.open and not gate.is_near(connection.client[0] if connection.client else ""):
+            connection.memo = listener.outsiders
         listener.connections.add(connection)
         self.connections.add(connection)
         if len(self.connections) > self.limit:

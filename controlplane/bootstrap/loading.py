@@ -24,6 +24,13 @@ from .fleet import Instance
 
 INSTANCES = """
 SELECT id, name, role, intent, own_port, host_alias, next_launch, debt_since, debt_hold FROM controlplane_instance"""
+DRAINING = """SELECT instance_id, "group" FROM controlplane_groupintent WHERE intent = 'draining'"""
+REREGISTER = """
+SELECT i.id, MAX(r.made_at) FROM controlplane_request r JOIN controlplane_instance i ON i.name = r.instance
+WHERE r.kind = 'reregister' AND r.granted AND r.made_at > %s GROUP BY i.id"""
+REREGISTER_SECONDS = 600.0
+"""For how long after a restart of ours workers are still told to register again: the longest heartbeat lease."""
+
 LAUNCHES = """
 SELECT instance_id, number, state, token, dp, cp, tp, pp, facts, opened_at, completed_at, unchecked, claims
 FROM controlplane_launch WHERE ended_at IS NULL ORDER BY instance_id, number"""
@@ -81,6 +88,12 @@ def load_instances() -> tuple[list[Instance], int]:
         next_launch, debt = debts[id_]
         instance.directory = Directory(instance.name, own.get("current"), own.get("candidate"), debt, None, next_launch)
         instance.engines = engines.get(id_, EngineTable())
+    for id_, group in rows(DRAINING):
+        if id_ in instances:
+            instances[id_].draining |= {group}
+    for id_, made_at in rows(REREGISTER, (now - REREGISTER_SECONDS,)):
+        if id_ in instances:
+            instances[id_].reregister_before = made_at
     return list(instances.values()), int(revision)
 
 

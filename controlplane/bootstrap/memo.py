@@ -34,7 +34,9 @@ class Memo:
     """Entries of `answers` belong to an instance, which drops them when it changes; heads mean the same for ever,
     since the instance is looked up again each time."""
 
-    def __init__(self, deadline: Callable[[], float]) -> None:
+    def __init__(self, deadline: Callable[[], float], *, keeps_answers: bool = True) -> None:
+        # Of those who may not read without a token, nothing is kept: the same bytes may be worth another answer soon.
+        self.keeps_answers = keeps_answers
         self.answers: dict[bytes, bytes] = {}
         self.heads: dict[bytes, KnownHead] = {}
         self.held = 0
@@ -50,7 +52,9 @@ class Memo:
         """Answer these bytes with those. One request in one read, kept alive, nothing after it; bounded."""
         if self.held > MAX_ANSWER_BYTES or len(self.answers) >= MAX_ENTRIES or len(request) > MAX_REQUEST:
             return False
-        if request.count(b"\r\n\r\n") != 1 or not _plain(request) or CLOSE in request.lower():
+        if not self.keeps_answers or request.count(b"\r\n\r\n") != 1:
+            return False
+        if not _plain(request) or CLOSE in request.lower():
             return False
         self.drop(request)
         self.answers[request] = answer
@@ -72,6 +76,8 @@ def raw(reply: Reply, *, close: bool = False, head_only: bool = False) -> bytes:
         more += b"connection: close\r\n"
     if reply.status == 503:
         more += b"retry-after: 1\r\n"
+    elif reply.status == 401:
+        more += b"www-authenticate: Bearer\r\n"
     body = b"" if head_only else reply.body
     return b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b" % (
         STATUS[reply.status],

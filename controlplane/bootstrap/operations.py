@@ -140,7 +140,7 @@ class Flushed(Operation):
 class Ordered(Operation):
     """A request of an operator from the inbox. Granted or not, its answer is stored with an event."""
 
-    __slots__ = ("actor", "kind", "note", "puts", "reason", "request", "slot")
+    __slots__ = ("actor", "kind", "note", "puts", "reason", "request", "slot", "told")
 
     def __init__(
         self,
@@ -153,6 +153,7 @@ class Ordered(Operation):
         reason: str,
         puts: list[Registration],
         note: str,
+        told: bool,
     ) -> None:
         super().__init__(instance)
         self.request = request
@@ -162,6 +163,7 @@ class Ordered(Operation):
         self.reason = reason
         self.puts = puts
         self.note = note
+        self.told = told
 
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
         try:
@@ -184,7 +186,7 @@ class Ordered(Operation):
             current = decision.directory.current
             return f"launch {current.number if current else 0} is current"
         if not self.puts:
-            if self.kind == "reregister" and self.note:
+            if self.told:
                 return self.note
             raise Refused(self.note)
         decisions, directory = [], staged.directory

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from controlplane.domain.routable import Verdict
 from controlplane.queries.events import EventRow, sentence
 from controlplane.queries.rooms import RoomRow
 from controlplane.queries.rows import FleetRow, InstanceRow, LaunchRow, RankRow
+from controlplane.queries.standing import BreakerRow, GroupRow, OpenDrainRow
 from controlplane.queries.wording import slot_key
 
 from .operating import moment
@@ -32,6 +34,12 @@ def instance_document(instance: InstanceRow) -> dict[str, Any]:
         "name": instance.name,
         "role": instance.role,
         "intent": instance.intent,
+        "intent_by": {
+            "actor": instance.intent_actor,
+            "reason": instance.intent_reason,
+            "at": moment(instance.intent_at),
+        },
+        "version": instance.version,
         "state": instance.state,
         "serving": instance.serving,
         "complete": instance.complete,
@@ -45,6 +53,7 @@ def instance_document(instance: InstanceRow) -> dict[str, Any]:
         },
         "own_port": instance.own_port,
         "host_alias": instance.host_alias,
+        "engine_url": instance.engine_url,
         "created_at": moment(instance.created_at),
         "retired_at": moment(instance.retired_at),
         "launch": launch_document(instance.current) if instance.current else None,
@@ -53,6 +62,66 @@ def instance_document(instance: InstanceRow) -> dict[str, Any]:
         "flagged_count": instance.flagged_count,
         "left_lately": [rank_document(rank) for rank in instance.left],
         "engine_info": {"sessions": instance.sessions, "conflicts": instance.conflicts},
+        "groups": [group_document(group) for group in instance.groups],
+        "drains": [drain_document(drain) for drain in instance.drains],
+        "breakers": [breaker_document(breaker) for breaker in instance.breakers],
+    }
+
+
+def group_document(group: GroupRow) -> dict[str, Any]:
+    return {
+        "dp": group.group,
+        "intent": group.intent,
+        "actor": group.actor,
+        "reason": group.reason,
+        "at": moment(group.at),
+    }
+
+
+def drain_document(drain: OpenDrainRow) -> dict[str, Any]:
+    return {
+        "drain": drain.id,
+        "dp": drain.group,
+        "launch": drain.launch,
+        "progress": drain.progress,
+        "blockers": list(drain.blockers),
+        "actor": drain.actor,
+        "reason": drain.reason,
+        "started_at": moment(drain.started_at),
+        "deadline_at": moment(drain.deadline_at),
+        "min_ready": drain.min_ready,
+        "checked_at": moment(drain.checked_at),
+        "empty_at": moment(drain.empty_at),
+    }
+
+
+def breaker_document(breaker: BreakerRow) -> dict[str, Any]:
+    return {
+        "gateway": breaker.gateway,
+        "dp": breaker.group,
+        "state": breaker.state,
+        "since": moment(breaker.since),
+        "reported_at": moment(breaker.reported_at),
+        "reason": breaker.reason,
+    }
+
+
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "routable": verdict.routable,
+        "because": verdict.because,
+        "reasons": [
+            {
+                "fact": str(reason.fact),
+                "code": reason.code,
+                "sentence": reason.sentence,
+                "blocks": reason.blocks,
+                "since": moment(reason.since),
+                "seen_at": moment(reason.seen_at),
+                "old": reason.old,
+            }
+            for reason in verdict.reasons
+        ],
     }
 
 

@@ -122,6 +122,7 @@ class Migration(migrations.Migration):
                 ('deadline_at', models.FloatField(null=True)),
                 ('min_ready', models.PositiveIntegerField(default=0)),
                 ('cordon_revision', models.BigIntegerField()),
+                ('cordon_ledger', models.CharField(default='', max_length=36)),
                 ('rooms_mark', models.BigIntegerField(default=0)),
                 ('seen', models.TextField(default='{}')),
                 ('blockers', models.TextField(default='[]')),
@@ -196,6 +197,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('kind', 'source', 'instance', 'group'), name='open_rooms_of_source')],
+                'verbose_name': 'open rooms of a witness',
+                'verbose_name_plural': 'open rooms',
             },
         ),
         migrations.CreateModel(
@@ -211,6 +214,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('minute', 'gateway', 'prefill', 'decode', 'outcome'), name='outcome_of_minute')],
+                'verbose_name_plural': 'outcome counts',
             },
         ),
         migrations.CreateModel(
@@ -219,6 +223,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('router_id', models.BigIntegerField()),
                 ('instance', models.CharField(max_length=100)),
+                ('wanted', models.BooleanField(default=True)),
                 ('present', models.BooleanField(default=False)),
                 ('worker_id', models.CharField(default='', max_length=200)),
                 ('worker_url', models.CharField(default='', max_length=500)),
@@ -228,5 +233,21 @@ class Migration(migrations.Migration):
             options={
                 'constraints': [models.UniqueConstraint(fields=('router_id', 'instance'), name='member_of_router')],
             },
+        ),
+        migrations.AlterModelOptions(
+            name='enginebody',
+            options={'verbose_name_plural': 'engine bodies'},
+        ),
+        migrations.AlterModelOptions(
+            name='engineinfo',
+            options={'verbose_name_plural': 'engine info'},
+        ),
+        migrations.AlterModelOptions(
+            name='launch',
+            options={'verbose_name_plural': 'launches'},
+        ),
+        migrations.AlterModelOptions(
+            name='signinlink',
+            options={'verbose_name': 'sign-in link'},
         ),
     ]

@@ -16,6 +16,7 @@ class SignInLink(models.Model):
 
     class Meta:
         app_label = "controlplane"
+        verbose_name = "sign-in link"
 
     def __str__(self) -> str:
         state = "used" if self.used_at else f"until {self.expires_at:%H:%M:%S}"

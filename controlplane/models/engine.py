@@ -10,6 +10,9 @@ class EngineBody(models.Model):
     compressed = models.BinaryField()
     size_bytes = models.PositiveBigIntegerField()
 
+    class Meta:
+        verbose_name_plural = "engine bodies"
+
 
 class EngineInfo(models.Model):
     """One published session of one rank. At most one is live per rank; a conflict is kept beside it."""
@@ -35,4 +38,5 @@ class EngineInfo(models.Model):
     ended_reason = models.TextField(default="")
 
     class Meta:
+        verbose_name_plural = "engine info"
         constraints = [models.UniqueConstraint(fields=["instance_id", "rank", "epoch"], name="engine_epoch")]

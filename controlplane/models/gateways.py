@@ -58,6 +58,8 @@ class OpenRooms(models.Model):
     received_at = models.FloatField()
 
     class Meta:
+        verbose_name = "open rooms of a witness"
+        verbose_name_plural = "open rooms"
         constraints = [
             models.UniqueConstraint(fields=["kind", "source", "instance", "group"], name="open_rooms_of_source")
         ]
@@ -76,6 +78,7 @@ class OutcomeCount(models.Model):
     count = models.PositiveBigIntegerField()
 
     class Meta:
+        verbose_name_plural = "outcome counts"
         constraints = [
             models.UniqueConstraint(
                 fields=["minute", "gateway", "prefill", "decode", "outcome"], name="outcome_of_minute"
@@ -112,6 +115,8 @@ class RouterMember(models.Model):
 
     router_id = models.BigIntegerField()
     instance = models.CharField(max_length=100)
+    # False: an operator took it off the list; the row stays until its worker is seen to be gone from the router.
+    wanted = models.BooleanField(default=True)
     present = models.BooleanField(default=False)
     worker_id = models.CharField(max_length=200, default="")
     worker_url = models.CharField(max_length=500, default="")

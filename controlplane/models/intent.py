@@ -51,8 +51,9 @@ class Drain(models.Model):
     started_at = models.FloatField()
     deadline_at = models.FloatField(null=True)
     min_ready = models.PositiveIntegerField(default=0)
-    # The revision that asked to stop admission: what every gateway must acknowledge.
+    # The revision that asked to stop admission, and the ledger in which it did: what every gateway must acknowledge.
     cordon_revision = models.BigIntegerField()
+    cordon_ledger = models.CharField(max_length=36, default="")
     # The newest room binding when it began: a later one is a late admission.
     rooms_mark = models.BigIntegerField(default=0)
     # Last readings of each witness, as JSON, and the sentences that say what it waits for, as a JSON list.

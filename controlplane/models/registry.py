@@ -70,6 +70,7 @@ class Launch(models.Model):
     claims = models.TextField(default="")
 
     class Meta:
+        verbose_name_plural = "launches"
         constraints = [models.UniqueConstraint(fields=["instance_id", "number"], name="launch_number")]
 
 

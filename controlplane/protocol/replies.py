@@ -16,6 +16,7 @@ JSON = b"application/json; charset=utf-8"
 PLAIN_JSON = b"application/json"
 
 STATUS_OF_CODE = {
+    "unauthenticated": 401,
     "forbidden": 403,
     "not_found": 404,
     "timeout": 408,

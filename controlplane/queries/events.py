@@ -81,9 +81,10 @@ def _changed(d: Data) -> str:
     before = d.get("before", {})
     moved = [
         f"{key} {before[key]} → {d[key]}"
-        for key in ("own_port", "host_alias")
+        for key in ("own_port", "host_alias", "engine_url")
         if key in before and before[key] != d[key]
     ]
+    moved += ["the API key of its engine"] if d.get("engine_key_changed") else []
     return f"{d['name']} was changed: {listing(moved)}"
 
 

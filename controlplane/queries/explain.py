@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from . import fleet
+from . import fleet, telling_standing
 from .events import CONTACTS
 from .rows import InstanceRow, LaunchRow, LeaderRow, RankRow
 from .wording import ago, counted, listing, slot_name, span
@@ -17,7 +17,8 @@ FLAGS = {
 
 
 def explain_instance(name: str, *, now: float) -> list[str]:
-    """The whole story of one instance, the verdict first. Raises Refused (not_found)."""
+    """The whole story of one instance, in the order in which an operator asks: does it serve; who wants what of it; who is
+    missing, and why; what comes next. Raises Refused (not_found)."""
     with fleet.snapshot():
         instance, found = fleet.instance(name, now=now)
         term = found.leader.token
@@ -40,10 +41,12 @@ def explain(
     """`present` are the ranks that count in open launches, `gone` those that left these or `last`, the newest."""
     if instance.retired:
         since = f" since {ago(instance.retired_at, now)}" if instance.retired_at else ""
-        return [f"{instance.name} is retired{since}: whoever asks for it is told 404."]
+        by = telling_standing.whose(instance.intent_actor, instance.intent_reason)
+        return [f"{instance.name} is retired{since}{by}{';' if by else ':'} whoever asks for it is told 404."]
     said = [why_in_short(instance, now=now)]
     if not leader.leads(now):
         said.append(who_leads(leader, now=now))
+    said += telling_standing.told(instance, now=now)
     current, candidate = instance.current, instance.candidate
     if current is None and last is not None:
         said += _ended(last, gone, now=now)
@@ -58,7 +61,7 @@ def explain(
     said += _flagged(instance)
     if candidate is not None:
         said += _coming(instance.name, current, candidate, present, gone, now=now)
-    said += _operators(instance)
+    said += _conflicts(instance)
     return said
 
 
@@ -219,14 +222,11 @@ def _coming(
     ]
 
 
-def _operators(instance: InstanceRow) -> list[str]:
-    said = []
-    if instance.intent in ("cordoned", "draining"):
-        said.append(f"It is {instance.intent} by an operator; look-ups are still answered for the rooms in flight.")
-    if instance.conflicts:
-        verb = "claims" if instance.conflicts == 1 else "claim"
-        said.append(f"{counted(instance.conflicts, 'session')} of engine info {verb} a rank whose session answers.")
-    return said
+def _conflicts(instance: InstanceRow) -> list[str]:
+    if not instance.conflicts:
+        return []
+    verb = "claims" if instance.conflicts == 1 else "claim"
+    return [f"{counted(instance.conflicts, 'session')} of engine info {verb} a rank whose session answers."]
 
 
 def _named(rank: RankRow) -> str:

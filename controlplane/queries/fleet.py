@@ -16,6 +16,7 @@ from controlplane.domain.errors import Refused
 from controlplane.domain.topology import Slot, Topology
 from controlplane.models import Instance
 
+from . import standing
 from .rows import ClaimRow, FleetRow, InstanceRow, LaunchRow, LeaderRow, RankRow
 
 LATELY_SECONDS = 900.0
@@ -82,7 +83,10 @@ def fleet(*, now: float, name: str | None = None) -> FleetRow:
         known = list(found)
         only = known[0].pk if name is not None and known else (-1 if name is not None else None)
         parts = _Parts(only, now=now, term=leader.token)
-    return FleetRow(ledger_id, revision, leader, tuple(parts.instance(row) for row in known))
+        beside = standing.read((only or 0, name) if name is not None else None)
+    return FleetRow(
+        ledger_id, revision, leader, tuple(parts.instance(row, beside.of(row.pk, row.name)) for row in known)
+    )
 
 
 def instance(name: str, *, now: float) -> tuple[InstanceRow, FleetRow]:
@@ -152,7 +156,7 @@ class _Parts:
         self.reasons = {name: str(msgspec.json.decode(data)["reason"]) for name, data in _read(REASONS)}
         self.sessions = {id_: (int(live), int(conflicts)) for id_, live, conflicts in _read(SESSIONS)}
 
-    def instance(self, row: Instance) -> InstanceRow:
+    def instance(self, row: Instance, beside: standing.Standing) -> InstanceRow:
         live, conflicts = self.sessions.get(row.pk, (0, 0))
         return InstanceRow(
             id=row.pk,
@@ -173,6 +177,14 @@ class _Parts:
             left=tuple(self.left[row.pk]),
             sessions=live,
             conflicts=conflicts,
+            version=row.version,
+            engine_url=row.engine_url,
+            intent_actor=row.intent_actor,
+            intent_reason=row.intent_reason,
+            intent_at=row.intent_at,
+            groups=beside.groups,
+            drains=beside.drains,
+            breakers=beside.breakers,
         )
 
     def _open_launch(self, values: tuple[Any, ...]) -> LaunchRow:

@@ -1,17 +1,19 @@
-"""Where a room is bound, according to the journal: which instance, which DP rank, until when, and who else claimed it."""
+"""Where rooms are bound, according to the journal: which instance, which DP rank, until when, and who else claimed it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 
 from controlplane.databases import READER, TRAFFIC
 from controlplane.domain.errors import Refused
 from controlplane.models import Instance, RoomBinding, RoomCollision
 
 MAX_ROOM = 2**63 - 1
+MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,10 @@ def find_room(room: int, *, now: float) -> tuple[RoomRow, ...]:
     collisions: dict[int, list[CollisionRow]] = defaultdict(list)
     for collision in RoomCollision.objects.using(TRAFFIC).filter(room=room).order_by("id"):
         collisions[collision.instance_id].append(CollisionRow(collision.before, collision.after, collision.at))
-    ids = [binding.instance_id for binding in bindings]
-    names = dict(Instance.objects.using(READER).filter(pk__in=ids).values_list("pk", "name"))
+    names = _names(binding.instance_id for binding in bindings)
     rows = [
         RoomRow(
-            names.get(binding.instance_id, f"instance {binding.instance_id}"),
+            names[binding.instance_id],
             room,
             binding.dp,
             binding.expires_ms / 1000,
@@ -59,3 +60,104 @@ def find_room(room: int, *, now: float) -> tuple[RoomRow, ...]:
         for binding in bindings
     ]
     return tuple(sorted(rows, key=lambda row: (not row.live, row.instance)))
+
+
+@dataclass(frozen=True, slots=True)
+class BindingRow:
+    """A living binding. `id` is its place in the journal: the newest have the highest."""
+
+    id: int
+    instance: str
+    room: int
+    dp: int
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CollidedRow:
+    """A room that was taken from a DP rank while that binding was alive."""
+
+    id: int
+    instance: str
+    room: int
+    before: int
+    after: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoomPage:
+    """The newest first; `next` asks for older ones, empty at the end. A page may hold fewer than asked for, and go on."""
+
+    rows: tuple[BindingRow, ...]
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollisionPage:
+    rows: tuple[CollidedRow, ...]
+    next: str
+
+
+def live_rooms(instance: str, *, now: float, after: str = "", limit: int = 100) -> RoomPage:
+    """Rooms that the wire still answers for, of one instance. Raises Refused (not_found, malformed)."""
+    known = Instance.objects.using(READER).filter(name=instance).first()
+    if known is None:
+        raise Refused(f"no instance is named {instance}", code="not_found")
+    _check_limit(limit)
+    journal = RoomBinding.objects.using(TRAFFIC).filter(instance_id=known.pk)
+    living = journal.filter(id__lt=_before(after), expires_ms__gt=round(now * 1000)).order_by("-id")
+    found = list(living[: limit + 1])
+    shown = found[:limit]
+    # A room that was bound again further up is told there: the last row of a room is the one that counts.
+    again = _bound_again(journal.filter(id__gt=shown[-1].pk) if shown else journal.none(), {row.room for row in shown})
+    rows = tuple(
+        BindingRow(row.pk, instance, row.room, row.dp, row.expires_ms / 1000)
+        for row in shown
+        if again.get(row.room, row.pk) == row.pk
+    )
+    return RoomPage(rows, str(shown[-1].pk) if len(found) > limit else "")
+
+
+def collisions(*, instance: str = "", room: int | None = None, after: str = "", limit: int = 100) -> CollisionPage:
+    """Rooms that were bound to another rank while their first binding was alive, the newest first."""
+    _check_limit(limit)
+    found = RoomCollision.objects.using(TRAFFIC).filter(id__lt=_before(after)).order_by("-id")
+    if instance:
+        known = Instance.objects.using(READER).filter(name=instance).first()
+        if known is None:
+            raise Refused(f"no instance is named {instance}", code="not_found")
+        found = found.filter(instance_id=known.pk)
+    if room is not None:
+        found = found.filter(room=room)
+    rows = list(found[: limit + 1])
+    names = _names(row.instance_id for row in rows)
+    shown = tuple(
+        CollidedRow(row.pk, names[row.instance_id], row.room, row.before, row.after, row.at) for row in rows[:limit]
+    )
+    return CollisionPage(shown, str(shown[-1].id) if len(rows) > limit else "")
+
+
+def _bound_again(journal: QuerySet[RoomBinding], rooms: Iterable[int]) -> dict[int, int]:
+    """The newest row of each of these rooms. There is no index by room: this reads what is newer than the page."""
+    last = journal.filter(room__in=rooms).values("room").annotate(last=Max("id"))
+    return dict(last.values_list("room", "last"))
+
+
+def _names(ids: Iterable[int]) -> dict[int, str]:
+    wanted = set(ids)
+    known = dict(Instance.objects.using(READER).filter(pk__in=wanted).values_list("pk", "name"))
+    return {id_: known.get(id_, f"instance {id_}") for id_ in wanted}
+
+
+def _before(after: str) -> int:
+    if not after:
+        return MAX_ROOM
+    if not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise Refused("after must be what an earlier page gave as next", code="malformed")
+    return int(after)
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= MOST:
+        raise Refused(f"limit must be between 1 and {MOST}, not {limit}", code="malformed")

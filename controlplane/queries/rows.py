@@ -7,6 +7,7 @@ from typing import Any
 
 from controlplane.domain.topology import Slot, Topology
 
+from .standing import BreakerRow, GroupRow, OpenDrainRow
 from .wording import address, listing, slot_name
 
 
@@ -114,6 +115,27 @@ class InstanceRow:
     left: tuple[RankRow, ...] = ()
     sessions: int = 0
     conflicts: int = 0
+    version: int = 1
+    engine_url: str = ""
+    intent_actor: str = ""
+    intent_reason: str = ""
+    intent_at: float | None = None
+    groups: tuple[GroupRow, ...] = ()
+    drains: tuple[OpenDrainRow, ...] = ()
+    breakers: tuple[BreakerRow, ...] = ()
+
+    def intent_of(self, group: int | None) -> str:
+        """The intent that holds for a DP group: that of the whole instance, unless this is enabled and the group's is not."""
+        if self.intent != "enabled" or group is None:
+            return self.intent
+        return next((row.intent for row in self.groups if row.group == group), "enabled")
+
+    def drain_of(self, group: int | None) -> OpenDrainRow | None:
+        return next((drain for drain in self.drains if drain.group == group), None)
+
+    @property
+    def open_breakers(self) -> tuple[BreakerRow, ...]:
+        return tuple(breaker for breaker in self.breakers if breaker.state != "closed")
 
     @property
     def retired(self) -> bool:

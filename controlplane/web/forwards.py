@@ -11,14 +11,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import structlog
+from channels.db import database_sync_to_async
 from django.conf import settings
+from django.db import DatabaseError
 
+from controlplane.access import tokens
+from controlplane.access.gates import Gates, gates
+from controlplane.access.headers import token_in_raw
+from controlplane.access.keyring import well_formed
+from controlplane.access.roles import Who
 from controlplane.domain.addresses import bracketed
 from controlplane.domain.errors import Refused
-from controlplane.probes.networks import contains
 from controlplane.protocol.replies import KV_NOT_FOUND, Reply, detail, refusal, text
 
 from .uploads import Budget, ClientGone, read_body
@@ -44,9 +51,10 @@ TIMEOUT_SECONDS = 5.0
 # Below the 90 s for which the bootstrap process keeps an idle connection: we are never the one who is surprised.
 IDLE_SECONDS = 75.0
 MAX_POLLERS = 1000
-# The path says which instance; a name and password sent beside it is none of the bootstrap process's business.
+# The path says which instance; a name and password sent beside it is none of the bootstrap process's business. A token
+# goes on in our own header (x-pd-…), wherever it stood.
 PASSED_ON = (b"content-type", b"accept", b"x-sglang-disaggregation-instance-id")
-PASSED_BACK = {"content-type", "content-length"}
+PASSED_BACK = {"content-type", "content-length", "www-authenticate"}
 LOST = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.CloseError, httpx.RemoteProtocolError)
 
 
@@ -76,7 +84,7 @@ class Forwards:
     kv: Wire
     engine: Wire
     budget: Budget
-    writers: tuple[Any, ...]
+    gates: Gates
     _shared: httpx.AsyncClient | None = None
     _pollers: dict[tuple[str, int], Poller] = field(default_factory=dict)
 
@@ -93,8 +101,7 @@ class Forwards:
             await _answer(send, KV_NOT_FOUND)
             return
         try:
-            if scope["method"] in WRITES and path not in READING_POSTS:
-                self._check_writer(scope)
+            await self._admit(scope, path)
             async with read_body(scope, receive, limit=wire.body_limit, budget=self.budget) as body:
                 await self._forward(wire, scope, body, send, poll=path == "health")
         except Refused as refused:
@@ -102,11 +109,22 @@ class Forwards:
         except ClientGone:
             return
 
-    def _check_writer(self, scope: Scope) -> None:
-        """The bootstrap process sees our address, not the client's: who may write is decided here."""
+    async def _admit(self, scope: Scope, path: str) -> None:
+        """The bootstrap process sees our address, not the client's: who may do what is decided here, and there again."""
+        if scope["method"] in WRITES and path not in READING_POSTS:
+            gate = self.gates.register
+        else:
+            gate = self.gates.engine_info if path in ENGINE_PATHS else self.gates.read
         source = scope["client"][0] if scope.get("client") else ""
-        if self.writers and source and not contains(self.writers, source):
-            raise Refused(f"{source} may not register here (PDCP_REGISTER_NETWORKS)", code="forbidden")
+        try:
+            if gate.is_settled_by(source):
+                return
+            token = token_in_raw(dict(scope["headers"]))
+            who = await _who_has(token, source) if token is not None else None
+            gate.check_token(token, who, lambda: unquote(scope["path"][len(PREFIX) :].partition("/")[0]))
+        except Refused as refused:
+            log.warning("forward_refused", source=source, method=scope["method"], path=path, why=refused.sentence)
+            raise
 
     async def _forward(self, wire: Wire, scope: Scope, body: bytes, send: Send, *, poll: bool) -> None:
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
@@ -186,7 +204,7 @@ def in_front_of(behind: Application) -> Forwards:
             lambda refused: detail(refusal(refused).status, refused.sentence),
         ),
         budget=Budget(settings.PDCP_UPLOAD_BUDGET_BYTES),
-        writers=settings.PDCP_REGISTER_NETWORKS,
+        gates=gates(),
     )
 
 
@@ -228,8 +246,22 @@ def _new_client(*, connections: int) -> httpx.AsyncClient:
     )
 
 
+async def _who_has(token: str, source: str) -> Who | None:
+    """Asked anew each time: a token that was revoked opens nothing from then on."""
+    look = database_sync_to_async(tokens.who_has, thread_sensitive=False)
+    try:
+        return await look(token, source=source, now=time.time())
+    except DatabaseError:
+        raise Refused("tokens cannot be checked: the database is away; try again", code="unavailable") from None
+
+
 def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in scope["headers"] if name in PASSED_ON or name.startswith(b"x-pd-")]
+    given = dict(scope["headers"])
+    passed = [(name, value) for name, value in scope["headers"] if name in PASSED_ON or name.startswith(b"x-pd-")]
+    token = token_in_raw(given)
+    if token is not None and well_formed(token) and not given.get(b"x-pd-token", b"").strip():
+        passed.append((b"x-pd-token", token.encode("latin-1")))
+    return passed
 
 
 def _back(response: httpx.Response) -> list[tuple[bytes, bytes]]:
@@ -242,5 +274,7 @@ def _back(response: httpx.Response) -> list[tuple[bytes, bytes]]:
 
 async def _answer(send: Send, reply: Reply) -> None:
     headers = [(b"content-type", reply.content_type), (b"content-length", str(len(reply.body)).encode())]
+    if reply.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})

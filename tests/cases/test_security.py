@@ -5,8 +5,10 @@ import time
 import pytest
 
 from tests.cases.ranks import Ranks, complete, eventually, here
+from tests.wire.client import engine_info, rank
 from tests.wire.conftest import Server
 from tests.wire.operators import rows
+from tests.wire.tokens import bearer, make, with_admin
 
 
 def test_SEC_01_only_the_networks_that_are_allowed_write_and_all_may_read(serve):
@@ -19,6 +21,44 @@ def test_SEC_01_only_the_networks_that_are_allowed_write_and_all_may_read(serve)
     assert (kv.health(), kv.topology().status, kv.find(42).json(), engine.weights(0).status) == (200, 503, {}, 404)
     for table in ("rank", "launch", "engineinfo", "workerlease"):
         assert rows(one.backend, f"SELECT count(*) FROM controlplane_{table}") == [(0,)]
+
+
+def test_SEC_01_in_token_mode_only_the_right_token_writes_and_stock_decodes_still_read(serve):
+    one: Server = serve("a", PDCP_REGISTER_BY="token", PDCP_PROBE_NETWORKS="none")
+    with_admin(one.backend)
+    right, elsewhere = (
+        make(one.backend, "worker", "register", instance="a"),
+        make(one.backend, "b", "register", instance="b"),
+    )
+    kv, engine = one.kv("a"), one.engine("a")
+
+    def forged(headers: dict[str, str]) -> list[int]:
+        """Somebody else's rank, room and session, and a heartbeat."""
+        beat = kv("POST", "/pd/v1/heartbeats", js={"worker": "w1"}, headers=headers)
+        put = kv("PUT", "/route", js=rank(rank_ip="10.0.66.6", rank_port=4444), headers=headers)
+        bind = kv("POST", "/register_dp_rank", js={"bootstrap_room": 42, "dp_rank": 0}, headers=headers)
+        body = engine_info(tp_rank=0, session="10.0.66.6:1")
+        publish = engine("PUT", "/register_transfer_engine_info", js=body, headers=headers)
+        return [answer.status for answer in (put, bind, publish, beat)]
+
+    eventually(lambda: kv("PUT", "/route", js=rank(), headers=bearer(right)).status == 200)
+    complete(kv)
+    before = kv.slot().json()
+    for headers, status in (
+        ({}, 401),
+        (bearer("pdcp_" + "0" * 64), 401),
+        (bearer(right[:-1]), 401),
+        ({"Authorization": right}, 401),
+        (bearer(elsewhere), 403),
+    ):
+        assert set(forged(headers)) == {status}, headers
+    assert (kv.health(), kv.topology().status, kv.slot().json(), kv.find(42).json()) == (200, 200, before, {})
+    for table, stored in (("rank", 1), ("launch", 1), ("engineinfo", 0), ("workerlease", 0)):
+        assert rows(one.backend, f"SELECT count(*) FROM controlplane_{table}") == [(stored,)]
+    assert kv("POST", "/register_dp_rank", js={"bootstrap_room": 42, "dp_rank": 9}, headers=bearer(right)).status == 400
+    assert right not in one.process.log() and elsewhere not in one.process.log()
+    told = rows(one.backend, "SELECT data FROM controlplane_event")
+    assert not any(right in data or elsewhere in data for (data,) in told)
 
 
 def test_SEC_01_a_forged_registration_does_not_displace_a_living_owner_and_is_told(watch, ranks: Ranks):

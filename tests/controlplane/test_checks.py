@@ -1,8 +1,13 @@
 """System checks over settings that are valid one by one."""
 
+import ipaddress
+
+import pytest
 from django.conf import settings
+from django.test import override_settings
 
 from controlplane import checks, env
+from tests.support.processes import clean_env, manage
 
 
 def test_a_web_port_open_to_others_needs_the_names_it_answers_to(monkeypatch):
@@ -31,3 +36,86 @@ def test_a_misspelt_variable_is_pointed_out_and_a_foreign_one_is_not(monkeypatch
     (warning,) = checks.no_misspelt_variable(None)
     assert "PDCP_KV_PROT" in warning.msg
     assert warning.hint == "Did you mean PDCP_KV_PORT?"
+
+
+def ids(check) -> list[str]:
+    found = check(None)
+    assert all(message.msg and message.hint for message in found)
+    return [message.id.removeprefix("controlplane.") for message in found]
+
+
+ALL = tuple(ipaddress.ip_network(text) for text in ("0.0.0.0/0", "::/0"))
+LAN = (ipaddress.ip_network("10.0.0.0/8"),)
+NOT_SAFE = [
+    # As it comes, on loopback, nothing is unsafe.
+    (checks.open_doors, {}, []),
+    (checks.open_doors, {"PDCP_BOOTSTRAP_HOST": "0.0.0.0"}, ["W010", "W011"]),
+    (checks.open_doors, {"PDCP_BOOTSTRAP_HOST": "::", "PDCP_REGISTER_BY": "either"}, ["W010", "W011", "I001"]),
+    (checks.open_doors, {"PDCP_BOOTSTRAP_HOST": "10.0.0.5", "PDCP_REGISTER_BY": "token"}, ["W011", "I001"]),
+    (
+        checks.open_doors,
+        {"PDCP_BOOTSTRAP_HOST": "10.0.0.5", "PDCP_REGISTER_NETWORKS": LAN, "PDCP_READ_NETWORKS": LAN},
+        [],
+    ),
+    (
+        checks.open_doors,
+        {"PDCP_BOOTSTRAP_HOST": "10.0.0.5", "PDCP_READ_NETWORKS": LAN, "PDCP_REGISTER_NETWORKS": ALL[1:]},
+        ["W010"],
+    ),
+    (
+        checks.open_doors,
+        {
+            "PDCP_BOOTSTRAP_HOST": "0.0.0.0",
+            "PDCP_REGISTER_BY": "token",
+            "PDCP_REGISTER_NETWORKS": LAN,
+            "PDCP_READ_NETWORKS": LAN,
+        },
+        ["I001"],
+    ),
+    (checks.open_pages, {}, []),
+    (checks.open_pages, {"DEBUG": True}, []),
+    (checks.open_pages, {"DEBUG": True, "PDCP_WEB_HOST": "0.0.0.0"}, ["E010", "W013"]),
+    (checks.open_pages, {"ALLOWED_HOSTS": ["pd.example.org", "*"]}, ["W012"]),
+    (checks.open_pages, {"PDCP_WEB_HOST": "0.0.0.0", "CSRF_TRUSTED_ORIGINS": ["https://pd.example.org"]}, ["W014"]),
+    (checks.open_pages, {"CSRF_TRUSTED_ORIGINS": ["https://x"], "SECURE_HSTS_SECONDS": 3600}, []),
+    (checks.weak_secrets, {"SECRET_KEY": "x" * 50}, []),
+    (checks.weak_secrets, {"SECRET_KEY": "changeme"}, ["E011"]),
+    (checks.open_redis, {"REDIS_URL": ""}, []),
+    (checks.open_redis, {"REDIS_URL": "unix:///run/redis.sock?db=0"}, []),
+    (checks.open_redis, {"REDIS_URL": "redis://127.0.0.1:6379/0"}, []),
+    (checks.open_redis, {"REDIS_URL": "redis://redis.svc:6379/0"}, ["W016"]),
+    (checks.open_redis, {"REDIS_URL": "redis://:secret@redis.svc:6379/0"}, ["W016"]),
+    (checks.open_redis, {"REDIS_URL": "rediss://:secret@redis.svc:6379/0"}, []),
+    (checks.far_probes, {}, []),
+    (checks.far_probes, {"PDCP_PROBE_NETWORKS": ALL}, ["W017"]),
+]
+
+
+@pytest.mark.parametrize(("check", "knobs", "expected"), NOT_SAFE)
+def test_a_set_up_that_is_not_safe_where_others_reach_it_is_flagged(check, knobs, expected):
+    with override_settings(**knobs):
+        assert ids(check) == expected
+
+
+def test_a_key_that_one_host_made_is_not_for_a_shared_database(monkeypatch):
+    monkeypatch.delenv("SECRET_KEY_FILE", raising=False)
+    shared = {"default": {"ENGINE": "django.db.backends.postgresql"}}
+    for given, expected in (("", ["W015"]), ("x" * 50, [])):
+        monkeypatch.setenv("SECRET_KEY", given)
+        with override_settings(SECRET_KEY="x" * 50):
+            monkeypatch.setattr(settings, "DATABASES", shared)
+            assert ids(checks.weak_secrets) == expected
+
+
+def test_check_deploy_names_what_is_unsafe_and_never_a_secret(tmp_path):
+    env = clean_env(
+        PDCP_DATA_DIR=tmp_path,
+        PDCP_BOOTSTRAP_HOST="0.0.0.0",
+        REDIS_URL="redis://:hunter2@redis.svc:6379/0",
+        SECRET_KEY="a-very-short-one",
+    )
+    done = manage("check", "--deploy", env=env)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and all(f"controlplane.{id}" in said for id in ("W010", "W011", "W016", "E011"))
+    assert "hunter2" not in said and "a-very-short-one" not in said
+    assert manage("check", env=env).returncode == 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from controlplane.commands import instances
+from controlplane.domain.errors import Refused
 from controlplane.management.documents import fleet_document, instance_document
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, local, os_user
 from controlplane.queries import fleet
@@ -26,17 +29,32 @@ class Command(OperatorCommand):
         add.add_argument("--role", choices=ROLES, default="prefill")
         add.add_argument("--own-port", type=int, metavar="PORT", help="a KV port that means this instance alone")
         add.add_argument("--host-alias", metavar="NAME", help="a DNS name that means this instance alone")
+        add.add_argument("--engine-url", default="", metavar="URL", help="its engine's HTTP server, asked for its load")
         edit = actions.add_parser("edit", help="change or take away its port or its alias")
         edit.add_argument("name", metavar="NAME")
-        for option, clear, kind in (("--own-port", "--no-own-port", int), ("--host-alias", "--no-host-alias", str)):
+        for option, metavar, kind in (
+            ("own-port", "PORT", int),
+            ("host-alias", "NAME", str),
+            ("engine-url", "URL", str),
+        ):
             either = edit.add_mutually_exclusive_group()
-            either.add_argument(option, type=kind, metavar="PORT" if kind is int else "NAME")
-            either.add_argument(clear, action="store_true")
+            either.add_argument(f"--{option}", type=kind, metavar=metavar)
+            either.add_argument(f"--no-{option}", action="store_true")
+        key = edit.add_mutually_exclusive_group()
+        # A key on the command line could be read by everybody on this host.
+        for parser_or_group in (add, key):
+            parser_or_group.add_argument(
+                "--engine-key-file", metavar="FILE", help="holds the API key that the engine wants; - is standard input"
+            )
+        key.add_argument("--no-engine-key", action="store_true")
         retire = actions.add_parser("retire", help="end it: its wire answers 404")
         retire.add_argument("name", metavar="NAME")
         for action in (add, edit, retire):
             action.add_argument("--reason", default="", metavar="TEXT", help="why, for the ledger")
             action.add_argument("--actor", metavar="NAME", help="who (default: the user of this shell)")
+            action.add_argument(
+                "--if-version", type=int, metavar="V", help="only while it is at this version, else say what changed"
+            )
             self.add_json(action)
         self.add_json(actions.add_parser("list", help="all of them, retired ones too"))
 
@@ -56,17 +74,27 @@ class Command(OperatorCommand):
 
     def _change(self, options: dict[str, Any]) -> instances.Done:
         name = options["name"]
-        who = {"actor": options["actor"] or os_user(), "reason": options["reason"]}
+        who: dict[str, Any] = {"actor": options["actor"] or os_user(), "reason": options["reason"]}
+        who["expected"] = options["if_version"]
         if options["action"] == "retire":
             return instances.retire(name, **who)
+        key = _key(options["engine_key_file"])
         if options["action"] == "add":
             return instances.add(
-                name, role=options["role"], own_port=options["own_port"], host_alias=options["host_alias"], **who
+                name,
+                role=options["role"],
+                own_port=options["own_port"],
+                host_alias=options["host_alias"],
+                engine_url=options["engine_url"],
+                engine_key=key or "",
+                **who,
             )
         return instances.edit(
             name,
             own_port=_wanted(options["own_port"], clear=options["no_own_port"]),
             host_alias=_wanted(options["host_alias"], clear=options["no_host_alias"]),
+            engine_url=_wanted(options["engine_url"], clear=options["no_engine_url"]),
+            engine_key=_wanted(key, clear=options["no_engine_key"]),
             **who,
         )
 
@@ -88,6 +116,16 @@ def _wanted(value: Any, *, clear: bool) -> Any:
     if clear:
         return None
     return instances.KEEP if value is None else value
+
+
+def _key(file: str | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as problem:
+        raise Refused(f"cannot read {file}: {type(problem).__name__}", code="malformed") from None
+    return text.strip()
 
 
 def _line(instance: InstanceRow) -> list[str]:

@@ -6,7 +6,17 @@ Between two yields the test may act: kill the server, freeze it, start it again.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.compat.scenarios import failures, mapping, oracle, registration, rooms, tenancy, weights
+from tests.compat.scenarios import (
+    failures,
+    handshake,
+    mapping,
+    operating,
+    oracle,
+    registration,
+    rooms,
+    tenancy,
+    weights,
+)
 
 SCENARIOS: dict[str, Callable[..., Iterator[Any]]] = {
     "registration": registration.register_and_resolve,
@@ -21,5 +31,7 @@ SCENARIOS: dict[str, Callable[..., Iterator[Any]]] = {
     "restarted_directory": failures.resolve_again_after_the_directory_was_killed,
     "tenancy": tenancy.name_an_instance_in_bootstrap_host,
     "weights": weights.register_and_load,
+    "operating": operating.register_and_restart,
     "rank_mapping_oracle": oracle.compare_every_combination,
+    "compatibility_oracle": handshake.compare_many_pairs,
 }

@@ -3,6 +3,7 @@
 import pytest
 from django.conf import settings
 
+from controlplane.access import secrets
 from controlplane.commands import instances
 from controlplane.databases import FACTS
 from controlplane.domain.errors import Refused
@@ -26,7 +27,14 @@ def test_an_instance_is_added_with_its_event_in_one_transaction():
     assert done.sentence == "prefill-a was added as prefill, reached by port 9101 and the name a.example"
     (event,) = latest(10)
     assert (event.kind, event.instance, event.actor, event.reason) == ("instance.added", "prefill-a", "anna", "a test")
-    assert event.data == {"name": "prefill-a", "role": "prefill", "own_port": 9101, "host_alias": "a.example"}
+    assert event.data == {
+        "name": "prefill-a",
+        "role": "prefill",
+        "own_port": 9101,
+        "host_alias": "a.example",
+        "engine_url": "",
+        "version": 1,
+    }
     assert (stored("prefill-a").intent, stored("prefill-a").own_port) == ("enabled", 9101)
 
 
@@ -43,6 +51,10 @@ REFUSALS = [
     ({"host_alias": "127.0.0.1"}, "must be a DNS name"),
     ({"host_alias": "localhost"}, "must be a DNS name"),
     ({"host_alias": "two words"}, "neither an IP address nor a DNS name"),
+    ({"engine_url": "ftp://node-1:30000"}, "must start with http:// or https://"),
+    ({"engine_url": "http://anna:secret@node-1:30000"}, "must not hold a user or a password"),
+    ({"engine_url": "http://169.254.169.254/"}, "a metadata service"),
+    ({"engine_key": "two\nlines"}, "an API key is at most"),
     ({"actor": " "}, "an actor is needed"),
     ({"actor": "a" * 151}, "at most 150"),
     ({"reason": "nul\x00"}, "NUL"),
@@ -108,7 +120,7 @@ def test_an_edit_changes_only_what_it_names_and_says_what_was_before():
     assert (stored("a").own_port, stored("a").host_alias) == (9102, None)
     event = latest(1)[0]
     assert event.kind == "instance.changed"
-    assert event.data["before"] == {"own_port": 9102, "host_alias": "a.example"}
+    assert event.data["before"] == {"own_port": 9102, "host_alias": "a.example", "engine_url": ""}
     before = head()
     assert not instances.edit("a", own_port=9102, **WHO).changed
     assert head() == before
@@ -122,3 +134,42 @@ def test_a_command_leaves_the_columns_of_the_bootstrap_process_alone():
     instances.add("a", **WHO)
     row = stored("a")
     assert (row.next_launch, row.debt_since, row.debt_hold) == (7, 1.0, True)
+
+
+def test_an_engine_is_named_by_its_url_and_its_key_is_sealed_and_said_nowhere():
+    instances.add("a", engine_url="HTTP://Node-1:30000/", engine_key="k" * 20, **WHO)
+    row = stored("a")
+    assert row.engine_url == "http://node-1:30000"
+    assert "k" * 20 not in row.engine_key and secrets.unseal(row.engine_key) == "k" * 20
+    before = head()
+    assert not instances.edit("a", engine_url="http://node-1:30000", engine_key="k" * 20, **WHO).changed
+    assert head() == before
+    instances.edit("a", engine_key="other", **WHO)
+    event = latest(1)[0]
+    assert event.data["engine_key_changed"] and "other" not in str(event.data)
+    instances.edit("a", engine_url=None, engine_key=None, **WHO)
+    assert (stored("a").engine_url, stored("a").engine_key) == ("", "")
+
+
+def test_every_change_counts_and_whoever_saw_an_older_one_is_told_what_is_different():
+    instances.add("a", own_port=9101, **WHO)
+    assert stored("a").version == 1
+    instances.edit("a", own_port=9102, actor="ben", reason="moved", expected=1)
+    with pytest.raises(instances.Stale) as stale:
+        instances.edit("a", own_port=9103, expected=1, **WHO)
+    assert stale.value.code == "stale"
+    assert stale.value.sentence == (
+        "a was changed by ben meanwhile (version 1 → 2): own_port 9101 → 9102; nothing was done"
+    )
+    difference = stale.value.difference
+    assert difference["version"] == {"expected": 1, "now": 2}
+    assert difference["own_port"] == {"expected": 9101, "now": 9102}
+    assert (difference["changed_by"]["now"], difference["reason"]["now"]) == ("ben", "moved")
+    assert stored("a").own_port == 9102
+    with pytest.raises(instances.Stale):
+        instances.retire("a", expected=1, **WHO)
+    instances.retire("a", expected=2, **WHO)
+    with pytest.raises(instances.Stale) as stale:
+        instances.add("a", expected=2, **WHO)
+    assert stale.value.difference["intent"] == {"expected": "enabled", "now": "retired"}
+    assert [event.data["version"] for event in latest(10)] == [1, 2, 3]

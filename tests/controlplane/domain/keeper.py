@@ -92,7 +92,15 @@ class Keeper:
 
     def order(self, kind: str, now: float, slot: Slot | None = None) -> None:
         asked = Ordered(
-            self.instance, request=0, kind=kind, slot=slot, actor="op", reason="", puts=[], note="nobody answered"
+            self.instance,
+            request=0,
+            kind=kind,
+            slot=slot,
+            actor="op",
+            reason="",
+            puts=[],
+            note="nobody answered",
+            told=False,
         )
         self.do([asked], now)
 

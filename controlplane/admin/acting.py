@@ -1,0 +1,234 @@
+"""The page on which an action is asked for, looked at and confirmed. Nothing is done that was not shown just before."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin import AdminSite
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from controlplane.commands import drains
+from controlplane.domain.errors import Refused
+from controlplane.queries.wording import counted
+
+from .acts import ACTS, Act, Did
+from .audit import demand, note
+from .forms import ReasonForm
+from .targets import Standing, Target, differences, grouped, look, read_all
+
+STATUS = {"malformed": 400, "not_found": 404, "conflict": 409, "stale": 412}
+MOST_PLANNED = 20
+SAID = 8
+"""How many results are said one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One action on what was selected: what it is about now, and what was said of the selection."""
+
+    name: str
+    act: Act
+    targets: Sequence[Target]
+    notes: Sequence[str]
+    back: str
+
+    @property
+    def what(self) -> str:
+        return self.targets[0].title if len(self.targets) == 1 else counted(len(self.targets), "target")
+
+    @property
+    def phrase(self) -> str:
+        """What is to be typed before something that cannot be taken back."""
+        if not self.act.typed:
+            return ""
+        return self.targets[0].name if len(self.targets) == 1 else f"{self.name} {len(self.targets)}"
+
+
+def act(site: AdminSite, request: HttpRequest, name: str) -> HttpResponse:
+    known = ACTS.get(name)
+    if known is None:
+        raise Http404(f"there is no action {name}")
+    asked = request.POST if request.method == "POST" else request.GET
+    action, back = f"instance.{name}", _back(request, asked.get("back", ""))
+    demand(request, known.verb, action, ", ".join(asked.getlist("on")))
+    try:
+        selected = read_all(asked.getlist("on"))
+        targets, notes = grouped(selected) if known.groups else (selected, [])
+        if known.plan and len(targets) > 1:
+            notes = [*notes, *_one_by_one(targets)]
+        case = Case(name, known, targets, notes, back)
+        standings = look(targets)
+    except Refused as refused:
+        if request.method == "POST":
+            reason, status = request.POST.get("reason", ""), STATUS.get(refused.code, 409)
+            note(
+                request, action, ", ".join(asked.getlist("on")), status=status, outcome=refused.sentence, reason=reason
+            )
+        messages.error(request, f"{refused.sentence}.")
+        return HttpResponseRedirect(back)
+    if request.method != "POST":
+        return _page(site, request, case, ReasonForm(known), standings)
+    form = ReasonForm(known, request.POST)
+    if not form.is_valid() or request.POST.get("step") == "change":
+        return _page(site, request, case, form, standings, status=200 if form.is_valid() else 400)
+    return _decide(site, request, case, form, standings)
+
+
+def _one_by_one(targets: Sequence[Target]) -> list[str]:
+    """Every plan looks at the whole fleet."""
+    if len(targets) > MOST_PLANNED:
+        raise Refused(f"{len(targets)} are selected; at most {MOST_PLANNED} can be planned at once", code="malformed")
+    return ["What remains is said of each as if it were the only one. They are done one after the other."]
+
+
+def _decide(
+    site: AdminSite, request: HttpRequest, case: Case, form: ReasonForm, standings: Sequence[Standing]
+) -> HttpResponse:
+    """Show what would be done, unless exactly that was shown and is confirmed."""
+    moved = differences(_seen(request), standings)
+    problems: list[str] = []
+    status = 200
+    if request.POST.get("step") == "confirm":
+        if request.POST.get("count") != str(len(standings)):
+            problems.append(f"{counted(len(standings), 'target')} would be concerned, and not as many as were shown.")
+        if case.phrase and request.POST.get("typed", "").strip() != case.phrase:
+            problems.append(f"Type {case.phrase} to confirm.")
+        if not moved and not problems:
+            return _do(request, case, form, standings)
+        status = 412 if moved else 400
+        outcome = "changed since it was shown" if moved else " ".join(problems)
+        for standing in standings:
+            _note(request, case, standing.target, status=status, outcome=outcome, reason=form.cleaned_data["reason"])
+    return _page(site, request, case, form, standings, moved=moved, problems=problems, confirm=True, status=status)
+
+
+def _do(request: HttpRequest, case: Case, form: ReasonForm, standings: Sequence[Standing]) -> HttpResponse:
+    asked = form.asked(request.user.get_username(), now=time.time())
+    versions = {standing.target.name: standing.version for standing in standings}
+    done: list[Any] = []
+    refused: list[str] = []
+    for standing in standings:
+        target = standing.target
+        try:
+            did = case.act.run(target, asked, versions[target.name])
+        except Refused as refusal:
+            # A stale one says what is different now, and by whom.
+            refused.append(f"{target.title}: {refusal.sentence}.")
+            status, outcome = STATUS.get(refusal.code, 409), refusal.sentence
+        else:
+            # Our own change of one DP group must not make the next one of the same instance look stale.
+            versions[target.name] = did.version if did.version is not None else versions[target.name]
+            done.append(_in_words(did))
+            status, outcome = 200, did.sentence
+        _note(request, case, target, status=status, outcome=outcome, reason=asked.reason)
+    _say(request, messages.SUCCESS, done)
+    _say(request, messages.ERROR, refused)
+    return HttpResponseRedirect(case.back)
+
+
+def _page(
+    site: AdminSite,
+    request: HttpRequest,
+    case: Case,
+    form: ReasonForm,
+    standings: Sequence[Standing],
+    *,
+    moved: Mapping[str, Sequence[str]] | None = None,
+    problems: Sequence[str] = (),
+    confirm: bool = False,
+    status: int = 200,
+) -> HttpResponse:
+    rows = [_row(case, form, standing, confirm=confirm) for standing in standings]
+    seen = {str(standing.target): {**standing.says, "pin": standing.pin} for standing in standings}
+    context = {
+        **site.each_context(request),
+        "title": f"{case.act.label}: {case.what}",
+        "subtitle": None,
+        "case": case,
+        "form": form,
+        "rows": rows,
+        "seen": json.dumps(seen, ensure_ascii=False),
+        "moved": moved or {},
+        "problems": problems,
+        "refused": all(row["refused"] for row in rows),
+        "confirm": confirm,
+    }
+    return TemplateResponse(request, "admin/controlplane/act.html", context, status=status)
+
+
+def _row(case: Case, form: ReasonForm, standing: Standing, *, confirm: bool) -> dict[str, Any]:
+    """One target: how it stands, what the action means to it, and with `confirm` the plan."""
+    target = standing.target
+    row: dict[str, Any] = {
+        "target": target,
+        "says": standing.says,
+        "means": case.act.means.format(what=target.title),
+        "plan": (),
+        "refused": "",
+    }
+    if confirm and case.act.plan:
+        try:
+            min_ready = form.cleaned_data.get("min_ready") or 0
+            plan = drains.plan(target.name, group=target.group, min_ready=min_ready, now=time.time())
+            row |= _planned(plan) if case.act.drains else {"plan": _remaining(plan)}
+        except Refused as refused:
+            row["refused"] = refused.sentence
+    return row
+
+
+def _planned(plan: drains.Plan) -> dict[str, Any]:
+    # A refusal is said first there; here it stands apart.
+    return {"plan": plan.sentences[1:] if plan.refused else plan.sentences, "refused": plan.refused or ""}
+
+
+def _remaining(plan: drains.Plan) -> list[str]:
+    said = [
+        f"Routable {plan.role} instances: {plan.instances_now} → {plan.instances_after}; DP groups: {plan.groups_now} →"
+        f" {plan.groups_after}; ranks: {plan.ranks_now} → {plan.ranks_after}; pairs: {plan.pairs_now} → {plan.pairs_after}."
+    ]
+    if not plan.can_stop_admission:
+        said.append("Nobody who chooses workers is known who would be told of it.")
+    return said
+
+
+def _seen(request: HttpRequest) -> dict[str, dict[str, str]]:
+    """What the page before showed. Whoever sends something else fools nobody but themselves: versions are compared."""
+    try:
+        seen = json.loads(request.POST.get("seen", ""))
+        return {str(key): {str(name): str(value) for name, value in said.items()} for key, said in seen.items()}
+    except (ValueError, AttributeError):
+        return {}
+
+
+def _in_words(did: Did) -> Any:
+    sentence = f"{did.sentence.rstrip('.')}."
+    if did.request is None:
+        return sentence
+    address = reverse("admin:controlplane_request_change", args=[did.request])
+    return format_html('{} <a href="{}">See its answer.</a>', sentence, address)
+
+
+def _say(request: HttpRequest, level: int, sentences: Sequence[Any]) -> None:
+    for sentence in sentences[:SAID]:
+        messages.add_message(request, level, sentence)
+    if len(sentences) > SAID:
+        messages.add_message(request, level, f"… and {len(sentences) - SAID} more like this; the events say each.")
+
+
+def _back(request: HttpRequest, wanted: str) -> str:
+    if url_has_allowed_host_and_scheme(wanted, allowed_hosts=None) and wanted.startswith("/"):
+        return wanted
+    return reverse("admin:controlplane_instance_changelist")
+
+
+def _note(request: HttpRequest, case: Case, target: Target, *, status: int, outcome: str, reason: str) -> None:
+    note(request, f"instance.{case.name}", target.words, status=status, outcome=outcome, reason=reason)

@@ -1,0 +1,50 @@
+"""Which page shows which table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Group, User
+from django.db.models import Model
+
+from controlplane import models
+
+from . import engines, fleet, gateways, history, people
+from .records import Record
+from .site import FleetSite
+
+RECORDS: Mapping[type[Model], type[Record]] = {
+    models.Instance: fleet.InstanceAdmin,
+    models.Launch: fleet.LaunchAdmin,
+    models.GroupIntent: fleet.GroupIntentAdmin,
+    models.Drain: fleet.DrainAdmin,
+    models.Request: fleet.RequestAdmin,
+    models.EngineInfo: engines.EngineInfoAdmin,
+    models.EngineBody: engines.EngineBodyAdmin,
+    models.RoomBinding: engines.RoomBindingAdmin,
+    models.RoomCollision: engines.RoomCollisionAdmin,
+    models.Gateway: gateways.GatewayAdmin,
+    models.Breaker: gateways.BreakerAdmin,
+    models.OpenRooms: gateways.OpenRoomsAdmin,
+    models.OutcomeCount: gateways.OutcomeCountAdmin,
+    models.Router: gateways.RouterAdmin,
+    models.RouterMember: gateways.RouterMemberAdmin,
+    models.Event: history.EventAdmin,
+    models.Attempt: history.AttemptAdmin,
+    LogEntry: history.LogEntryAdmin,
+    models.LedgerHead: history.LedgerHeadAdmin,
+    models.Lease: history.LeaseAdmin,
+    models.WorkerLease: history.WorkerLeaseAdmin,
+    models.TrafficFence: history.TrafficFenceAdmin,
+    models.MachineToken: people.MachineTokenAdmin,
+    models.SignInLink: people.SignInLinkAdmin,
+    models.IdempotentRequest: people.IdempotentRequestAdmin,
+}
+"""Rank is not among them: see `ranks`."""
+
+site = FleetSite()
+for model, record in RECORDS.items():
+    site.register(model, record)
+site.register(User, people.UserAdmin)
+site.register(Group, people.GroupAdmin)

@@ -1,0 +1,1 @@
+"""What is answered, one module a subject: serializers over the rows of queries and commands, and so the schema too."""

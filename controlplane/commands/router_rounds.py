@@ -1,0 +1,220 @@
+"""One round of bringing every router in step: look, take out, put in, and write down what was seen.
+
+Any number of rounds may run at once, in any processes: taking out needs no order among them, and a worker is put in by
+the one round that claims it. A router that does not answer holds up only itself: each has a thread of its own in the round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import structlog
+from django.db import connections
+
+from controlplane.access.secrets import unseal
+from controlplane.databases import READER
+from controlplane.domain.errors import Refused
+from controlplane.domain.routers import Held, NotNow, Steps, Worker, decide
+from controlplane.models import Instance, Router
+from controlplane.probes import outgoing
+from controlplane.probes.networks import ProbePolicy
+from controlplane.probes.routers import Misunderstood, RouterClient
+from controlplane.probes.workers import why_not_ready
+from controlplane.queries import routers as queries
+
+from . import router_facts
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE = 8
+WORKERS_AT_ONCE = 16
+GONE_WITHIN_SECONDS = 1.5
+HERE_WITHIN_SECONDS = 2.0
+LOOK_AGAIN_SECONDS = 0.05
+REST_SECONDS = 2.0
+"""How long a router that did not answer is left alone."""
+
+UNREADY_SECONDS = 3.0
+"""How long an engine that was not ready is not asked again."""
+
+_resting: dict[tuple[int, str], float] = {}
+
+
+def speaker(router: str) -> str:
+    """What stands in `gateway` columns for a router."""
+    return f"router:{router}"
+
+
+def reconcile(now: float | None = None) -> int:
+    """One round over all routers; how many workers were put in or taken out. Not for code that runs in an event loop."""
+    at = time.time() if now is None else now
+    rested = time.monotonic()
+    for key in [key for key, until in list(_resting.items()) if until <= rested]:
+        _resting.pop(key, None)
+    routers = [one for one in Router.objects.using(READER).order_by("pk") if (one.pk, one.url) not in _resting]
+    if not routers:
+        return 0
+    desired = queries.workers(now=at)
+    known = list(Instance.objects.using(READER).all())
+    keys = {one.name: one.engine_key for one in known if one.engine_key}
+    allowed = outgoing.policy([one.own_port for one in known if one.own_port])
+    rounds = [_Round(one, at, desired, keys, allowed) for one in routers]
+    with ThreadPoolExecutor(min(AT_ONCE, len(rounds)), thread_name_prefix="router") as pool:
+        return sum(pool.map(_run, rounds))
+
+
+def _run(one: _Round) -> int:
+    try:
+        return one.run()
+    except Exception:
+        # The others go on; this one is tried again in the next round.
+        log.exception("router round failed", router=one.router.name)
+        return 0
+    finally:
+        connections.close_all()
+
+
+@dataclass
+class _Round:
+    router: Router
+    at: float
+    desired: Mapping[str, Worker | NotNow]
+    keys: Mapping[str, str]
+    allowed: ProbePolicy
+    client: RouterClient = field(init=False)
+
+    def run(self) -> int:
+        key = unseal(self.router.api_key)
+        if key is None:
+            router_facts.away(self.router, "its key cannot be opened with this SECRET_KEY")
+            return 0
+        self.client = RouterClient(self.router.url, key, self.router.metrics_url, self.allowed)
+        try:
+            return self._bring_in_step()
+        except Refused as refused:
+            _resting[self.router.pk, self.router.url] = time.monotonic() + REST_SECONDS
+            router_facts.away(self.router, refused.sentence)
+            return 0
+
+    def _bring_in_step(self) -> int:
+        held: Sequence[Held] = asyncio.run(self.client.workers())
+        # Read after the list: whoever was written down as put in before, was in it.
+        members = router_facts.members(self.router.pk)
+        steps = decide(self.desired, members, held, now=self.at)
+        held, breakers = asyncio.run(self._take_out(steps, held))
+        # A worker that could not be taken out, or listed under another port still, is not put in a second time.
+        left = {one.worker.url for one in held}
+        missing = [name for name in steps.additions if self._wanted(name).url not in left]
+        seen = router_facts.Seen(self.at, steps, held, breakers, self.desired)
+        changed = router_facts.write(self.router, members, seen)
+        return changed + (self._put_in(missing) if missing else 0)
+
+    async def _take_out(self, steps: Steps, held: Sequence[Held]) -> tuple[Sequence[Held], Mapping[str, str] | None]:
+        """The list afterwards, and the state of breakers by URL; None when there are no metrics to read."""
+        reading = asyncio.create_task(self._breakers())
+        going = {removal.held.id for removal in steps.removals}
+        if going:
+            await _each(going, self._remove)
+            held = await self._until(lambda now: not going & {one.id for one in now}, GONE_WITHIN_SECONDS)
+        return held, await reading
+
+    async def _remove(self, worker_id: str) -> None:
+        try:
+            await self.client.remove(worker_id)
+        except Misunderstood as refused:
+            # It stays in the list, which is what counts; the others must go all the same.
+            log.warning("router kept a worker", router=self.router.name, worker=worker_id, reason=refused.sentence)
+
+    async def _breakers(self) -> Mapping[str, str] | None:
+        if not self.router.metrics_url:
+            return None
+        try:
+            return await self.client.breakers()
+        except Refused:
+            return None
+
+    async def _until(self, done: Callable[[Sequence[Held]], bool], seconds: float) -> Sequence[Held]:
+        """The router's list, once it is as it shall be; at the latest after so long."""
+        until = time.monotonic() + seconds
+        while True:
+            held = await self.client.workers()
+            if done(held) or time.monotonic() >= until:
+                return held
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    def _put_in(self, names: Sequence[str]) -> int:
+        ready = self._ready(names)
+        claimed = router_facts.claim(self.router, ready) if ready else {}
+        if not claimed:
+            return 0
+        held, refused = asyncio.run(self._send(claimed))
+        router_facts.give_back(self.router, refused)
+        members = router_facts.members(self.router.pk)
+        steps = decide(self.desired, members, held, now=self.at)
+        return router_facts.write(self.router, members, router_facts.Seen(self.at, steps, held, None, self.desired))
+
+    def _ready(self, names: Sequence[str]) -> dict[str, Worker]:
+        """Those that answer now. Whoever does not is left alone for a while, also by rounds that run beside this one."""
+        now = time.monotonic()
+        asked = {name: (self.router.pk, self._wanted(name).url) for name in names}
+        asked = {name: key for name, key in asked.items() if _resting.get(key, 0.0) <= now}
+        _resting.update((key, now + UNREADY_SECONDS) for key in asked.values())
+        problems = asyncio.run(self._probe(list(asked))) if asked else {}
+        router_facts.say(self.router, {name: why for name, why in problems.items() if why})
+        ready = [name for name in asked if not problems[name]]
+        for name in ready:
+            _resting.pop(asked[name], None)
+        return {name: self._wanted(name) for name in ready}
+
+    async def _probe(self, names: Sequence[str]) -> dict[str, str]:
+        """Why each cannot be put in; empty when it can."""
+        found: dict[str, str] = {}
+
+        async def probe(name: str) -> None:
+            key = unseal(self.keys.get(name, ""))
+            if key is None:
+                found[name] = "the engine's key cannot be opened with this SECRET_KEY"
+                return
+            worker = self._wanted(name)
+            found[name] = await why_not_ready(worker.url, kind=worker.kind, key=key, allowed=self.allowed)
+
+        await _each(names, probe)
+        return found
+
+    async def _send(self, claimed: Mapping[str, Worker]) -> tuple[Sequence[Held], dict[str, str]]:
+        """The list afterwards, and what the router said no to, with its sentence."""
+        refused: dict[str, str] = {}
+
+        async def send(name: str) -> None:
+            try:
+                await self.client.add(claimed[name], key=unseal(self.keys.get(name, "")) or "")
+            except Misunderstood as problem:
+                refused[name] = f"the router: {problem.sentence}"
+
+        await _each(claimed, send)
+        wanted = {worker for name, worker in claimed.items() if name not in refused}
+        held = await self._until(lambda now: wanted <= {one.worker for one in now}, HERE_WITHIN_SECONDS)
+        return held, refused
+
+    def _wanted(self, name: str) -> Worker:
+        worker = self.desired[name]
+        assert isinstance(worker, Worker)
+        return worker
+
+
+async def _each(items: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
+    """All of them, a bounded number at once. The first refusal is raised when all are done."""
+    places = asyncio.Semaphore(WORKERS_AT_ONCE)
+
+    async def one(item: str) -> None:
+        async with places:
+            await work(item)
+
+    done = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
+    for problem in done:
+        if isinstance(problem, BaseException):
+            raise problem

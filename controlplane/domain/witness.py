@@ -1,0 +1,214 @@
+"""Whether a DP rank is empty, by those who can know: its engine, its workers, the gateways in front of it.
+
+A proof is two readings of zero in a row, both taken after everybody had stopped admitting. A reading that is missing,
+old, unknown or not zero begins the count anew. Nobody who knows is unknown, and unknown blocks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .admission import Blockers
+
+ENGINE, WORKER, GATEWAY = "engine", "worker", "gateway"
+
+READINGS = 2
+APART_SECONDS = 0.5
+"""Two looks at one moment are one reading: a request on its way from one queue to the next is in neither."""
+
+NAMED = 8
+
+NEEDED: Mapping[str, Sequence[str]] = {
+    "prefill": ("running", "waiting", "bootstrap", "inflight"),
+    "decode": ("running", "waiting", "prealloc", "transfer", "retracted"),
+    "seed": ("running", "waiting"),
+}
+"""What an engine of each role must say before its silence about the rest counts as nothing."""
+
+
+def open_requests(role: str, counts: Mapping[str, int]) -> int | None:
+    """How much an engine holds by its own counts, which overlap; None when one that matters is missing.
+
+    >>> open_requests("prefill", {"running": 0, "waiting": 0}) is None
+    True
+    """
+    if any(name not in counts for name in NEEDED[role]):
+        return None
+    return max(counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one witness said of one DP rank (`dp` None: of the whole instance), as of `taken_at` by our clock.
+
+    `mark` tells one reading from the next. `open` is None when it spoke without saying this; `counts` is the detail.
+    """
+
+    kind: str
+    source: str
+    dp: int | None
+    taken_at: float
+    mark: str
+    open: int | None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    lease_seconds: float = 15.0
+
+    def is_old(self, now: float) -> bool:
+        return now - self.taken_at > self.lease_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """How many readings of zero one witness gave in a row, and the last that counted."""
+
+    count: int
+    mark: str
+    taken_at: float
+
+    def data(self) -> dict[str, Any]:
+        return {"count": self.count, "mark": self.mark, "taken_at": self.taken_at}
+
+
+Zeros = dict[str, Zero]
+"""By witness and DP rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who is there to be asked: an engine whose URL is known; gateways by name.
+
+    `others_send`: a router does, too, so that what gateways count is not everything. `exact`: what was said of the whole
+    instance says nothing of the rank in question.
+    """
+
+    engine: bool = False
+    gateways: Sequence[str] = ()
+    others_send: bool = False
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """`busy` is proof of work; `unknown` is the lack of proof, `pending` a proof that needs another reading."""
+
+    busy: Blockers
+    unknown: Blockers
+    pending: Blockers
+    zeros: Zeros
+
+    @property
+    def empty(self) -> bool:
+        return not self.busy and not self.unknown
+
+
+def hear(
+    dps: Collection[int],
+    readings: Iterable[Reading],
+    watch: Watch,
+    *,
+    since: float | None,
+    zeros: Zeros,
+    now: float,
+) -> Heard:
+    """Judge every DP rank of `dps`. `since`: when everybody had stopped admitting; None while somebody has not."""
+    by_rank = _by_rank(readings)
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    counted: Zeros = {}
+    for dp in sorted(dps):
+        said = _said_of(dp, by_rank, exact=watch.exact)
+        asked = _asked(said, watch)
+        if not asked:
+            found["nobody", ""].append(dp)
+        for who in asked:
+            reading = said.get(who)
+            name = _called(who)
+            if reading is None or reading.is_old(now):
+                found["silent", name].append(dp)
+            elif reading.open is None:
+                found["vague", name].append(dp)
+            elif reading.open:
+                found["busy", name].append(dp)
+            else:
+                zero = _count(zeros.get(f"{name} dp{dp}"), reading, since)
+                if zero is not None:
+                    counted[f"{name} dp{dp}"] = zero
+                if zero is None or zero.count < READINGS:
+                    found["proof", name].append(dp)
+        for who, reading in said.items():
+            # Whoever was not needed is still believed when it says that something is open.
+            if who not in asked and reading.open:
+                found["busy", _called(who)].append(dp)
+    return Heard(
+        _blockers(found, "busy"),
+        _blockers(found, "silent") | _blockers(found, "vague") | _blockers(found, "nobody"),
+        _blockers(found, "proof"),
+        counted,
+    )
+
+
+Who = tuple[str, str]
+
+
+def _by_rank(readings: Iterable[Reading]) -> dict[int | None, dict[Who, Reading]]:
+    found: dict[int | None, dict[Who, Reading]] = defaultdict(dict)
+    for reading in readings:
+        found[reading.dp][reading.kind, reading.source] = reading
+    return found
+
+
+def _said_of(dp: int, by_rank: Mapping[int | None, dict[Who, Reading]], *, exact: bool) -> dict[Who, Reading]:
+    """Words about this rank; those about the whole instance where nothing more exact was said."""
+    whole = {} if exact else by_rank.get(None, {})
+    return {**whole, **by_rank.get(dp, {})}
+
+
+def _asked(said: Mapping[Who, Reading], watch: Watch) -> list[Who]:
+    """Who must prove that a rank is empty: its engine, else every worker that speaks of it, else all gateways."""
+    if watch.engine:
+        return [(ENGINE, "")]
+    workers = [who for who in said if who[0] == WORKER]
+    if workers:
+        return workers
+    if watch.others_send:
+        return []
+    return [(GATEWAY, name) for name in watch.gateways]
+
+
+def _count(before: Zero | None, reading: Reading, since: float | None) -> Zero | None:
+    if since is None or reading.taken_at <= since:
+        return None
+    if before is None or before.taken_at <= since:
+        return Zero(1, reading.mark, reading.taken_at)
+    if reading.mark == before.mark or reading.taken_at - before.taken_at < APART_SECONDS:
+        return before
+    return Zero(min(before.count + 1, READINGS), reading.mark, reading.taken_at)
+
+
+def _called(who: Who) -> str:
+    kind, source = who
+    return "the engine" if kind == ENGINE else f"{kind} {source}"
+
+
+SENTENCES = {
+    "busy": "{who} still has requests on {ranks}",
+    "silent": "{who} does not say how much is open on {ranks}: no answer that is fresh",
+    "vague": "{who} answers, but not how much is open on {ranks}",
+    "nobody": (
+        "nobody can say whether {ranks} is empty: give the URL of the instance's engine, or have a worker or a gateway"
+        " report open rooms"
+    ),
+    "proof": "{who} must say twice in a row that nothing is open on {ranks}, after everybody has stopped admitting",
+}
+
+
+def _blockers(found: Mapping[tuple[str, str], list[int]], what: str) -> Blockers:
+    said: Blockers = {}
+    for (kind, who), dps in found.items():
+        if kind == what:
+            ranks = ", ".join(f"dp{dp}" for dp in dps[:NAMED])
+            ranks += f" and {len(dps) - NAMED} more" if len(dps) > NAMED else ""
+            said[f"{what} {who} {','.join(map(str, dps))}"] = SENTENCES[what].format(who=who, ranks=ranks)
+    return said

@@ -1,0 +1,10 @@
+"""`manage.py reregister`: the request of that name, and its answer."""
+
+from __future__ import annotations
+
+from controlplane.management.requesting import KINDS, RequestingCommand
+
+
+class Command(RequestingCommand):
+    help = f"Ask the bootstrap process to {KINDS['reregister']}."
+    kind = "reregister"

@@ -1,0 +1,22 @@
+"""`manage.py uncordon`: use an instance or a DP group again; a drain that is under way is cancelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from controlplane.commands import intent
+from controlplane.management.acting import ActingCommand
+from controlplane.management.operating import OK
+
+
+class Command(ActingCommand):
+    help = "Enable a cordoned or draining instance or DP group again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        self.add_subject(parser)
+
+    def operate(self, options: dict[str, Any]) -> int:
+        self.tell_changed(intent.uncordon(options["name"], **self.asked(options)), as_json=options["json"])
+        return OK

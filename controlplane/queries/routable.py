@@ -1,0 +1,234 @@
+"""Who can be sent work, and why not: the four facts of instances and their DP groups, put before domain.routable."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import connections
+
+from controlplane.databases import READER
+from controlplane.domain import routable as domain
+from controlplane.domain.errors import Refused
+from controlplane.domain.routable import Breaker, Health, Registration, Subject, Verdict, Wish
+from controlplane.models import ALL_GROUPS
+
+from . import fleet
+from .rows import InstanceRow, LeaderRow
+
+GROUPS = """
+SELECT r.instance_id, r.dp, COUNT(*), SUM(CASE WHEN r.contact = 'up' THEN 1 ELSE 0 END),
+ SUM(CASE WHEN r.flags LIKE '%%unprobed%%' THEN 0 ELSE 1 END),
+ SUM(CASE WHEN r.verified_term = %s AND r.flags NOT LIKE '%%unprobed%%' THEN 1 ELSE 0 END)
+FROM controlplane_launch l JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number
+WHERE l.ended_at IS NULL AND l.state = 'current' AND r.left_at IS NULL{more} GROUP BY r.instance_id, r.dp"""
+GATEWAYS = "SELECT name FROM controlplane_gateway WHERE left_at IS NULL ORDER BY name"
+ROUTERS = """
+SELECT m.instance, r.name FROM controlplane_routermember m JOIN controlplane_router r ON r.id = m.router_id ORDER BY r.name"""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVerdict:
+    """One DP group of an instance: how many of its ranks are registered, and whether it can be sent work."""
+
+    group: int
+    registered: int
+    size: int
+    answering: int
+    intent: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class RoutableRow:
+    """One instance with its DP groups. A decode that never registered has none that we know of."""
+
+    instance: InstanceRow
+    verdict: Verdict
+    groups: tuple[GroupVerdict, ...]
+
+    @property
+    def name(self) -> str:
+        return self.instance.name
+
+    @property
+    def role(self) -> str:
+        return self.instance.role
+
+    @property
+    def launch(self) -> int | None:
+        return self.instance.current.number if self.instance.current else None
+
+    @property
+    def routable(self) -> bool:
+        return self.verdict.routable
+
+    def of(self, group: int | None) -> Verdict:
+        """The verdict of the instance (None) or of one DP group. Raises Refused (not_found)."""
+        if group is None:
+            return self.verdict
+        found = next((row.verdict for row in self.groups if row.group == group), None)
+        if found is None:
+            raise Refused(f"{self.name} has no DP group {group} that is known here", code="not_found")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What can be sent work: instances, DP groups (one for an instance of which none is known), registered ranks."""
+
+    instances: int
+    groups: int
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    registered: int
+    answering: int
+    probeable: int
+    verified: int
+
+
+def instances(
+    *, now: float, name: str | None = None, gateway: str | None = None, without: tuple[str, int] | None = None
+) -> tuple[RoutableRow, ...]:
+    """Every instance, or the named one; through any gateway, or one. `without`: as if this group (or -1) were cordoned."""
+    with fleet.snapshot():
+        found = fleet.fleet(now=now, name=name)
+        only = found.instances[0].id if name is not None and found.instances else None
+        groups = _groups(found.leader.token, only)
+        selectors = _Selectors(gateway)
+    rows = [_row(i, found.leader, groups.get(i.id, {}), selectors.of(i.name), now, without) for i in found.instances]
+    return tuple(rows)
+
+
+def instance(name: str, *, now: float, gateway: str | None = None) -> RoutableRow:
+    """One instance. Raises Refused (not_found)."""
+    found = instances(now=now, name=name, gateway=gateway)
+    if not found:
+        raise Refused(f"no instance is named {name}", code="not_found")
+    return found[0]
+
+
+def counts(role: str, *, now: float | None = None, without: tuple[str, int] | None = None) -> Counts:
+    """How much of a role can be sent work, and with `without`, what would remain."""
+    return count(instances(now=_now(now), without=without), role)
+
+
+def pairs(*, now: float | None = None, without: tuple[str, int] | None = None) -> int:
+    """Routable prefill instances times routable decode instances."""
+    rows = instances(now=_now(now), without=without)
+    return count(rows, "prefill").instances * count(rows, "decode").instances
+
+
+def count(rows: Iterable[RoutableRow], role: str) -> Counts:
+    here = [row for row in rows if row.role == role and row.routable]
+    groups = [group for row in here for group in row.groups if group.verdict.routable]
+    nameless = sum(not row.groups for row in here)
+    return Counts(len(here), len(groups) + nameless, sum(group.registered for group in groups))
+
+
+def _now(now: float | None) -> float:
+    return time.time() if now is None else now
+
+
+class _Selectors:
+    """Who could choose an instance: every gateway that has not left, and the routers that shall hold it."""
+
+    def __init__(self, gateway: str | None) -> None:
+        self._only = gateway
+        self._gateways = [name for (name,) in _read(GATEWAYS)]
+        self._routers: dict[str, list[str]] = defaultdict(list)
+        for instance, router in _read(ROUTERS):
+            self._routers[instance].append(f"router:{router}")
+
+    def of(self, name: str) -> tuple[str, ...]:
+        if self._only is not None:
+            return (self._only,)
+        return (*self._gateways, *self._routers.get(name, ()))
+
+
+def _groups(term: int, only: int | None) -> dict[int, dict[int, _Group]]:
+    more = f" AND l.instance_id = {int(only)}" if only is not None else ""
+    found: dict[int, dict[int, _Group]] = defaultdict(dict)
+    for id_, dp, *numbers in _read(GROUPS.format(more=more), [term]):
+        found[id_][dp] = _Group(*map(int, numbers))
+    return found
+
+
+def _row(
+    row: InstanceRow,
+    leader: LeaderRow,
+    groups: dict[int, _Group],
+    selectors: tuple[str, ...],
+    now: float,
+    without: tuple[str, int] | None,
+) -> RoutableRow:
+    subject = _subject(row, leader, groups, selectors, now)
+    if without is not None and without[0] == row.name:
+        subject = _as_if_cordoned(subject, None if without[1] == ALL_GROUPS else without[1])
+    size = row.expected // row.current.topology.dp if row.current else 0
+    verdicts = []
+    # Of a decode we know only those DP groups that operators spoke of: there may be others.
+    for dp in subject.groups or sorted(group.group for group in row.groups):
+        there = groups.get(dp, _Group(0, 0, 0, 0))
+        verdict = domain.explain(domain.of_group(subject, dp))
+        intent = domain.intent_of(subject.wishes, dp)
+        verdicts.append(GroupVerdict(dp, there.registered, size, there.answering, intent, verdict))
+    return RoutableRow(row, domain.explain(subject), tuple(verdicts))
+
+
+def _subject(
+    row: InstanceRow, leader: LeaderRow, groups: dict[int, _Group], selectors: tuple[str, ...], now: float
+) -> Subject:
+    current = row.current
+    registration = Registration(expected=row.role != "decode")
+    if current is not None:
+        registration = Registration(
+            True,
+            current.number,
+            current.registered,
+            current.expected,
+            "" if current.full else current.missing_sentence(),
+            row.complete,
+            current.completed_at or current.opened_at,
+        )
+    health = Health(
+        row.health,
+        row.debt_since or row.retired_at,
+        row.health_reason,
+        row.debt_hold,
+        sum(group.answering for group in groups.values()),
+        sum(group.verified for group in groups.values()),
+        sum(group.probeable for group in groups.values()),
+    )
+    wish = Wish(row.intent, None, row.intent_actor, row.intent_reason, row.intent_at or row.retired_at)
+    return Subject(
+        name=row.name,
+        role=row.role,
+        registration=registration,
+        health=health,
+        groups=tuple(range(current.topology.dp)) if current is not None else (),
+        wishes=(wish, *(Wish(g.intent, g.group, g.actor, g.reason, g.at) for g in row.groups)),
+        breakers=tuple(
+            Breaker(b.gateway, b.group, b.state, b.since, b.reason, b.heard_at, b.is_old(now)) for b in row.breakers
+        ),
+        selectors=selectors,
+        watched=leader.leads(now),
+        watched_at=leader.stamp or None,
+    )
+
+
+def _as_if_cordoned(subject: Subject, group: int | None) -> Subject:
+    others = tuple(wish for wish in subject.wishes if wish.group != group)
+    return replace(subject, wishes=(*others, Wish("cordoned", group)))
+
+
+def _read(sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
+    with connections[READER].cursor() as cursor:
+        cursor.execute(sql, values if values is not None else [])
+        return list(cursor.fetchall())

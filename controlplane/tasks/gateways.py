@@ -1,0 +1,17 @@
+"""Forgets what gateways and workers reported long ago."""
+
+import time
+
+import structlog
+from celery import shared_task
+
+from controlplane.commands import reports
+
+log = structlog.get_logger(__name__)
+
+
+@shared_task
+def forget_old_reports() -> None:
+    deleted = reports.forget_old(now=time.time())
+    if deleted:
+        log.info("old reports deleted", count=deleted)

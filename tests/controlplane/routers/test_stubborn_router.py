@@ -1,0 +1,90 @@
+"""A router that says no, or says yes and does something else: what is written down is what was seen."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from controlplane.commands import intent, router_rounds, routers
+from controlplane.domain.routers import PENDING_SECONDS
+from controlplane.queries import routers as queries
+from tests.controlplane.routers.fleet import WHO, member, told
+from tests.controlplane.routers.real import eventually
+from tests.doubles.router import StubbornRouter
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch):
+    monkeypatch.setattr(router_rounds, "GONE_WITHIN_SECONDS", 0.2)
+    monkeypatch.setattr(router_rounds, "HERE_WITHIN_SECONDS", 0.2)
+
+
+@pytest.fixture
+def stubborn(fleet) -> Iterator[StubbornRouter]:
+    fleet.prefill("a")
+    fleet.decode("d")
+    with StubbornRouter() as router:
+        fleet.serve(router)
+        yield router
+
+
+def test_one_that_it_refuses_does_not_hold_up_the_others(stubborn, fleet):
+    a, d = fleet.engines["a"].url, fleet.engines["d"].url
+    stubborn.refuses = {a}
+    routers.reconcile()
+    assert stubborn.urls() == [d] and member("d").present and not member("a").present
+    routers.reconcile()
+    row = queries.router("r")
+    assert row.state == "changing" and row.problem.startswith("a is not in it: the router: it does not do what")
+    assert "SECRET" not in repr(row)
+    stubborn.refuses = set()
+    routers.reconcile()
+    assert stubborn.urls() == sorted([a, d]) and queries.router("r").state == "in_step"
+
+
+def test_one_that_it_swallows_may_come_any_moment_and_is_told_again_after_a_while(stubborn, fleet):
+    stubborn.swallows = True
+    routers.reconcile()
+    assert member("a").present, "it may send to him, as far as anybody knows"
+    assert member("a").sentence == "the router was told of it" and queries.router("r").state == "changing"
+    told_once = list(stubborn.told)
+    routers.reconcile()
+    assert stubborn.told == told_once
+    # Cordoned meanwhile: until it is certain that he does not come, he may.
+    intent.cordon("a", **WHO)
+    routers.reconcile()
+    assert member("a").present
+    later = member("a").changed_at + PENDING_SECONDS + 1
+    routers.reconcile(now=later)
+    assert not member("a").present and "cordoned" in member("a").sentence
+    assert told("router.worker") == [], "who was never seen in it neither came nor went"
+    stubborn.swallows = False
+    routers.reconcile(now=later)
+    assert stubborn.urls() == [fleet.engines["d"].url]
+
+
+def test_one_that_it_keeps_is_still_in_it_and_said_to_be(stubborn, fleet):
+    routers.reconcile()
+    stubborn.keeps = True
+    intent.cordon("a", **WHO)
+    routers.reconcile()
+    assert member("a").present and fleet.engines["a"].url in stubborn.urls()
+    assert queries.router("r").problem.startswith("a is still in it, although")
+    stubborn.keeps = False
+    routers.reconcile()
+    assert not member("a").present and queries.router("r").problem == ""
+
+
+def test_an_engine_that_two_instances_claim_is_nobody_s(stubborn, fleet):
+    routers.reconcile()
+    fleet.prefill("b")
+    fleet.set("b", engine_url=fleet.engines["a"].url)
+    routers.edit("r", instances=["a", "b", "d"], **WHO)
+    eventually(lambda: routers.reconcile() == 0 and stubborn.urls() == [fleet.engines["d"].url])
+    assert "in common with another instance" in member("a").sentence
+
+
+def test_looking_at_many_routers_is_the_same_few_queries(stubborn, fleet, queries_of_reader):
+    with StubbornRouter() as other:
+        fleet.serve(other, name="s", instances=["a"])
+        with queries_of_reader(2):
+            assert len(queries.listing()) == 2
