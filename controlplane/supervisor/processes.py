@@ -10,7 +10,7 @@ from controlplane.supervisor.children import Recipe
 STOP_ORDER = ["web", "celery", "bootstrap", "redis"]
 
 # Without the talk among workers, of which there is one here: it costs a second at the start.
-CELERY = "celery -A controlplane -q worker -P threads -c 4 -B --without-gossip --without-mingle"
+CELERY = "celery -A controlplane -q worker -P threads -c 8 -B --without-gossip --without-mingle"
 
 
 def recipes(*, base_dir: Path, log_level: str) -> list[Recipe]:

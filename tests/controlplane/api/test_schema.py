@@ -122,9 +122,16 @@ def asking(user: User, checks: list) -> Callable:
         case.operation.app = case.operation.schema.app = application
         response = case.call(headers=headers, cookies=cookies, base_url="http://localhost")
         SEEN[case.operation.label, response.status_code] += 1
+        if not_serving(case.operation, response):
+            return
         case.validate_response(response, checks=checks)
 
     return ask
+
+
+def not_serving(operation, response) -> bool:
+    """The one 5xx that is meant: a prefill that does not serve now is asked for again, after Retry-After."""
+    return operation.path == "/api/v1/resolve" and response.status_code == 503 and "retry-after" in response.headers
 
 
 SEEN: Counter[tuple[str, int]] = Counter()
