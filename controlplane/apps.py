@@ -12,6 +12,8 @@ class ControlPlaneConfig(AppConfig):
     def ready(self) -> None:
         # Here and not in controlplane/__init__.py, so that a GPU host can import controlplane.domain alone.
         from controlplane import celery, checks
+        from controlplane.access import signals
 
         celery.app.set_default()
         checks.register()
+        signals.connect()

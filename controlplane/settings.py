@@ -78,6 +78,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 300.0,
         "options": {"expires": 300},
     },
+    "delete old attempts and sessions": {
+        "task": "controlplane.tasks.housekeeping.delete_old_attempts_and_sessions",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
     "trim expired rooms": {
         "task": "controlplane.tasks.rooms.trim_expired_rooms",
         "schedule": 10.0,
@@ -136,12 +141,21 @@ ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"]
 CSRF_TRUSTED_ORIGINS = env.listing("CSRF_TRUSTED_ORIGINS")
 ROOT_URLCONF = "controlplane.urls"
 ASGI_APPLICATION = "controlplane.asgi.application"
-LOGIN_URL = "admin:login"
+AUTHENTICATION_BACKENDS = ["controlplane.access.backends.LimitedPasswords"]
+LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "home"
-# Behind TLS the browser must not send cookies over plain HTTP; a laptop on loopback has no TLS.
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(url.startswith("https://") for url in CSRF_TRUSTED_ORIGINS)
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SESSION_COOKIE_SECURE else None
+# With an https origin pages are reached through TLS, and the browser must not send cookies over plain HTTP; a laptop on
+# loopback has no TLS.
+TLS = any(url.startswith("https://") for url in CSRF_TRUSTED_ORIGINS)
+PDCP_HSTS_SECONDS = env.integer("PDCP_HSTS_SECONDS", 0, at_least=0)
+SESSION_COOKIE_AGE = 12 * 3600
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TLS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TLS else None
+SECURE_HSTS_SECONDS = PDCP_HSTS_SECONDS if TLS else 0
+# The TLS proxy redirects people; machines inside the cluster use the API and the wires over plain HTTP (W008). HSTS is
+# for this name alone (W005, W021); controlplane.W014 says when it is missing (W004).
+SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W005", "security.W008", "security.W021"]
 X_FRAME_OPTIONS = "DENY"
 KNOX_TOKEN_MODEL = "controlplane.MachineToken"
 REST_KNOX = {"TOKEN_PREFIX": "pdcp_", "TOKEN_TTL": None, "AUTO_REFRESH": False}

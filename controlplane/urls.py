@@ -2,7 +2,6 @@
 
 from django.urls import include, path
 
-from controlplane.access.views import sign_in
 from controlplane.admin.registry import site as admin_site
 from controlplane.web.health import livez, readyz
 from controlplane.web.home import home
@@ -11,7 +10,7 @@ urlpatterns = [
     path("", home, name="home"),
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
-    path("sign-in/<str:token>/", sign_in, name="sign-in"),
+    path("", include("controlplane.access.urls")),
     path("api/", include("controlplane.api.urls")),
     path("admin/", admin_site.urls),
 ]

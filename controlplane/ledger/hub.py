@@ -96,6 +96,9 @@ class Hub:
         self._events: deque[EventRow] = deque(maxlen=KEEP_EVENTS)
         self.position: Position | None = None
         self.looks = 0
+        self.anew_at = 0.0
+        """When (loop time) it last found a ledger that does not continue what it knew."""
+
         self.away = False
         """Whether the database did not answer when it was last asked."""
         self._looked = asyncio.Event()
@@ -222,6 +225,7 @@ class Hub:
 
     def _note(self, found: Found) -> None:
         if found.anew:
+            self.anew_at = asyncio.get_running_loop().time()
             if self.position is not None:
                 log.warning("ledger_replaced", before=str(self.position), now=str(found.head))
             self._events.clear()

@@ -39,6 +39,7 @@ class FleetConsumer(AsyncWebsocketConsumer):
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving: asyncio.Task[None] | None = None
         self._closed: Closed | None = None
+        self._who: Who | None = None
 
     async def connect(self) -> None:
         await self.accept()
@@ -66,6 +67,9 @@ class FleetConsumer(AsyncWebsocketConsumer):
         if self._closed is None:
             self._closed = closed
             log.info("socket_ended", source=self._source, code=int(closed.code), why=closed.sentence)
+            if self._who is None:
+                # Whoever was not let in takes no place while they say goodbye; whoever was has one until they are gone.
+                sockets().remove(self)
             if self._serving is not None:
                 self._serving.cancel()
             self._start(self._close(closed))
@@ -105,6 +109,7 @@ class FleetConsumer(AsyncWebsocketConsumer):
         async with asyncio.timeout(DATABASE_SECONDS):
             who = await asked(lambda: door.enter(self.scope, self._asked.topic))
         sockets().admit(self, who)
+        self._who = who
         return who
 
     async def _close(self, closed: Closed) -> None:

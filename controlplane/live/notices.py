@@ -4,16 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import structlog
 from channels.layers import get_channel_layer
+from redis.exceptions import RedisError
 
 log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS = 2.0
+QUIET_SECONDS = 30.0
+
+
+class Brief(logging.Filter):
+    """While Redis is away, the channel layer logs a traceback every second; a line now and then says as much."""
+
+    _said_at = -QUIET_SECONDS
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        problem = record.exc_info[1] if record.exc_info else None
+        if not isinstance(problem, (RedisError, OSError)):
+            return True
+        if time.monotonic() - self._said_at < QUIET_SECONDS:
+            return False
+        self._said_at = time.monotonic()
+        record.msg, record.args = f"the channel layer has lost Redis ({type(problem).__name__}), and tries again", ()
+        record.exc_info = record.exc_text = None
+        return True
+
+
+logging.getLogger("channels_redis.pubsub").addFilter(Brief())
 
 
 class Notices:

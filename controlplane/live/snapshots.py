@@ -37,11 +37,12 @@ class Snapshots:
     def __init__(self) -> None:
         self._taken: dict[Topic, tuple[float, asyncio.Task[Picture]]] = {}
 
-    async def take(self, topic: Topic, *, fresh_seconds: float = FRESH_SECONDS) -> Picture:
-        """A picture whose taking began at most `fresh_seconds` ago; 0: from now on."""
+    async def take(self, topic: Topic, *, not_before: float) -> Picture:
+        """One that is being taken, or was a moment ago; but none whose taking began before `not_before` (loop time)."""
         loop = asyncio.get_running_loop()
         began, task = self._taken.get(topic, (0.0, None))
-        if task is None or loop.time() - began > fresh_seconds:
+        fresh = task is not None and (not task.done() or loop.time() - began <= FRESH_SECONDS)
+        if task is None or not fresh or began < not_before:
             began, task = loop.time(), loop.create_task(asked(lambda: _picture(topic)))
             self._taken[topic] = began, task
             task.add_done_callback(lambda done: loop.call_later(FRESH_SECONDS, self._forget, topic, done))

@@ -52,7 +52,7 @@ class Stream:
             told = start.revision if start else 0
             await self._send(self._pen.hello(head.cursor, who=self.who, told=told))
             if start is None:
-                await self._begin_anew(follower, why="start", fresh_seconds=1.0)
+                await self._begin_anew(follower, why="start")
             while True:
                 await self._step(follower)
 
@@ -65,7 +65,7 @@ class Stream:
         try:
             events = follower.take(MOST_EVENTS)
         except Replaced:
-            await self._begin_anew(follower, why="replaced", fresh_seconds=0.0)
+            await self._begin_anew(follower, why="replaced")
             await asyncio.sleep(SNAPSHOT_SPACING_SECONDS)
             return
         if any(event.kind == REVOKED for event in events):
@@ -75,10 +75,10 @@ class Stream:
             await self._send(self._pen.events(follower.position, told))
             self._next_at = loop.time() + SPACING_SECONDS
 
-    async def _begin_anew(self, follower: Follower, *, why: str, fresh_seconds: float) -> None:
+    async def _begin_anew(self, follower: Follower, *, why: str) -> None:
         try:
             async with asyncio.timeout(DATABASE_SECONDS):
-                picture = await self.snapshots.take(self.asked.topic, fresh_seconds=fresh_seconds)
+                picture = await self.snapshots.take(self.asked.topic, not_before=self.hub.anew_at)
         except Exception as problem:
             what = f"no snapshot could be taken ({type(problem).__name__}); try again in a while"
             raise Closed(Code.TRY_LATER, what) from problem

@@ -7,6 +7,7 @@ import json
 from functools import cache
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import resolve
@@ -81,7 +82,7 @@ class Api:
         self.client = Client(SERVER_NAME="localhost", REMOTE_ADDR=self.source, raise_request_exception=False, **options)
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         if user is not None:
-            self.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+            self.client.force_login(user, backend=settings.AUTHENTICATION_BACKENDS[0])
 
     def get(self, path: str, query: dict[str, Any] | None = None, **headers: str) -> Answer:
         return self.ask("get", path, query=query, headers=headers)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import schemathesis
+from django.conf import settings as knobs
 from django.contrib.auth.models import User
 from django.core.wsgi import get_wsgi_application
 from django.test import Client
@@ -106,7 +107,7 @@ def fuzz(operation, mode: GenerationMode, ask: Callable, examples: int) -> None:
 def asking(user: User, checks: list) -> Callable:
     """As a signed-in admin, who may do everything; CSRF is the only thing that a page would have besides."""
     signed_in = Client()
-    signed_in.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    signed_in.force_login(user, backend=knobs.AUTHENTICATION_BACKENDS[0])
     csrf = "c" * 32
     headers = {"Host": "localhost", "X-CSRFToken": csrf}
     cookies = {"sessionid": signed_in.cookies["sessionid"].value, "csrftoken": csrf}
