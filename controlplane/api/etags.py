@@ -29,8 +29,11 @@ def expected(request: HttpRequest, *, required: bool) -> int | None:
 
     `If-Match: *` says that the client does not care. A tag we never gave out is a version that nothing has.
     """
-    given = request.META.get("HTTP_IF_MATCH", "").strip()
-    if not given:
+    sent = request.META.get("HTTP_IF_MATCH")
+    given = (sent or "").strip()
+    if sent is not None and not given:
+        raise Refused("If-Match is empty", code="malformed")
+    if sent is None:
         if required:
             raise Refused(
                 "send If-Match with the ETag of what you saw, or * to change it whatever it is now",

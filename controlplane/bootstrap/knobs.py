@@ -27,6 +27,7 @@ class Knobs:
     kv_body_limit: int
     engine_body_limit: int
     upload_budget: int
+    stop_delay_seconds: float
 
 
 def knobs() -> Knobs:
@@ -44,4 +45,5 @@ def knobs() -> Knobs:
         kv_body_limit=settings.PDCP_KV_BODY_LIMIT_BYTES,
         engine_body_limit=settings.PDCP_ENGINE_BODY_LIMIT_BYTES,
         upload_budget=settings.PDCP_UPLOAD_BUDGET_BYTES,
+        stop_delay_seconds=settings.PDCP_STOP_DELAY_SECONDS,
     )

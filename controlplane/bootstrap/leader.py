@@ -63,8 +63,9 @@ class Leader:
         self._announced = 0
         self._wake = asyncio.Event()
 
-    async def run(self, stop: asyncio.Event, *, patient: bool, announce: Any) -> bool:
-        """`patient`: after a take-over on one host the old leader may still hold the ports for a moment."""
+    async def run(self, stop: asyncio.Event, at_once: asyncio.Event, *, patient: bool, announce: Any) -> bool:
+        """`at_once`: asked to stop a second time. `patient`: after a take-over on one host the old leader may still hold
+        the ports for a moment."""
         self._start(self.tenure.keep(), "tenure")
         try:
             instances, revision = await self._read(load_instances)
@@ -97,9 +98,12 @@ class Leader:
         self._start(self.guard.refresh_forever(), "tokens")
         self._start(wakes(settings.REDIS_URL, self.inbox.wake), "wake")
         self._start(self.listeners.reap_forever(), "reap")
+        # Whoever sends requests needs a while to hear that we are about to stop; of a start that ends here nobody heard.
+        delay = 0.0 if stop.is_set() else self.knobs.stop_delay_seconds
         announce(kv, engine)
         await self._until(stop)
         self.stopping = True
+        await self._until(at_once, seconds=delay)
         await self._end(self.listeners, abrupt=self.tenure.lost.is_set())
         return not self.tenure.lost.is_set()
 
@@ -220,10 +224,10 @@ class Leader:
     def _sync_ports(self) -> None:
         self._start(self.listeners.sync_own_ports(self.kv_door, self._note), "own ports")
 
-    async def _until(self, stop: asyncio.Event) -> None:
+    async def _until(self, stop: asyncio.Event, *, seconds: float | None = None) -> None:
         waits = [asyncio.create_task(stop.wait()), asyncio.create_task(self.tenure.lost.wait())]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()

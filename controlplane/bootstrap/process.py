@@ -25,11 +25,12 @@ STAND_BY_POLL = 0.2
 
 
 async def serve() -> None:
-    """Until SIGTERM or SIGINT. Raises PortTaken when a port cannot be had at the first start."""
-    stop = asyncio.Event()
+    """Until SIGTERM or SIGINT; a second one ends the wait of PDCP_STOP_DELAY_SECONDS. Raises PortTaken when a port cannot
+    be had at the first start."""
+    stop, at_once = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, lambda: (at_once if stop.is_set() else stop).set())
     chosen = knobs()
     sqlite = connections[FACTS].vendor == "sqlite"
     data = settings.PDCP_DATA_DIR
@@ -52,7 +53,9 @@ async def serve() -> None:
                 pass
             continue
         leader = Leader(chosen, lease, lease_thread, sqlite=sqlite)
-        kept = await leader.run(stop, patient=stood_by, announce=lambda kv, engine: _announce(chosen.host, kv, engine))
+        kept = await leader.run(
+            stop, at_once, patient=stood_by, announce=lambda kv, engine: _announce(chosen.host, kv, engine)
+        )
         if kept:
             return
         log.error("term_ended", advice="another process leads, or a part of this one failed; standing by")

@@ -100,7 +100,11 @@ class Sockets:
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._look.wait()
                 self._look.clear()
-                await self._look_at_everybody()
+                try:
+                    await self._look_at_everybody()
+                except Exception as problem:
+                    # Nobody may stay for ever because one look went wrong.
+                    log.exception("access_look_failed", problem=type(problem).__name__)
                 await asyncio.sleep(SPACING_SECONDS)
         finally:
             if self._task is asyncio.current_task():

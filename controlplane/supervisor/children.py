@@ -27,6 +27,8 @@ class Recipe:
     ready: re.Pattern[str]
     standing_by: re.Pattern[str] | None = None
     grace_seconds: float = 5.0
+    # How long it serves on when it is asked to stop, before its grace begins; asked again, it does not.
+    delay_seconds: float = 0.0
     restart_delays: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0)
     quiet: bool = False  # its lines are shown only when it fails
 

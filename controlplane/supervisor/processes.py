@@ -13,7 +13,7 @@ STOP_ORDER = ["web", "celery", "bootstrap", "redis"]
 CELERY = "celery -A controlplane -q worker -P threads -c 8 -B --without-gossip --without-mingle"
 
 
-def recipes(*, base_dir: Path, log_level: str) -> list[Recipe]:
+def recipes(*, base_dir: Path, log_level: str, stop_delay_seconds: float = 0.0) -> list[Recipe]:
     python, manage = sys.executable, str(base_dir / "manage.py")
     bootstrap = Recipe(
         "bootstrap",
@@ -22,12 +22,14 @@ def recipes(*, base_dir: Path, log_level: str) -> list[Recipe]:
         standing_by=re.compile(r"^bootstrap standing by"),
         # Workers wait for it: at once, and slower only if it keeps dying.
         restart_delays=(0.0, 0.2, 0.5, 1.0, 2.0),
+        delay_seconds=stop_delay_seconds,
     )
     web = Recipe(
         "web",
         (python, manage, "web"),
         ready=re.compile(r"^web ready (?P<url>\S+)"),
         grace_seconds=7.0,
+        delay_seconds=stop_delay_seconds,
     )
     celery = Recipe(
         "celery",

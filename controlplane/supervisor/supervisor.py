@@ -108,20 +108,32 @@ class Supervisor:
             self._turn(min([1.0, *(max(0.0, due - time.monotonic()) for due in self._due.values())]))
 
     def stop(self, order: list[str]) -> None:
-        """Stop the named children one after the other; each within its grace, or it is killed."""
+        """Stop the named children one after the other; each within its grace, or it is killed. Those that serve on for a
+        while are all told at once."""
         self._due.clear()
         patience = self.signals + 1
-        for name in order:
-            child = self._children.get(name)
-            if child is None:
-                continue
-            child.ask_to_stop()
-            deadline = time.monotonic() + child.recipe.grace_seconds
-            while child.process.poll() is None and time.monotonic() < deadline and self.signals <= patience:
-                self._listen(0.05)
+        began = time.monotonic()
+        children = [self._children[name] for name in order if name in self._children]
+        for child in children:
+            if child.recipe.delay_seconds:
+                child.ask_to_stop()
+        for child in children:
+            if not child.recipe.delay_seconds:
+                child.ask_to_stop()
+            self._wait_for_end(child, began, patience)
             if child.process.poll() is None:
-                log.warning("child killed", child=name, reason="it did not stop in time")
+                log.warning("child killed", child=child.name, reason="it did not stop in time")
             self._bury(child)
+
+    def _wait_for_end(self, child: Child, began: float, patience: int) -> None:
+        recipe, hurried = child.recipe, False
+        deadline = max(time.monotonic(), began + recipe.delay_seconds) + recipe.grace_seconds
+        while child.process.poll() is None and time.monotonic() < deadline and self.signals <= patience:
+            self._listen(0.05)
+            hasty = self.signals >= patience or not self._settled
+            if recipe.delay_seconds and hasty and not hurried:
+                hurried, deadline = True, time.monotonic() + recipe.grace_seconds
+                child.ask_to_stop()
 
     def _turn(self, seconds: float) -> None:
         self._listen(seconds)

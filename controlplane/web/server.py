@@ -1,10 +1,13 @@
 """The web process: uvicorn around the ASGI application, on a socket that is opened first."""
 
+import asyncio
 import signal
 import socket
+import time
 from types import FrameType
 
 import uvicorn
+from django.conf import settings
 
 from controlplane.web import health
 
@@ -12,14 +15,25 @@ GRACE_SECONDS = 5
 
 
 class Server(uvicorn.Server):
-    """Says when it serves, and tells /readyz when it is about to stop."""
+    """Says when it serves, and tells /readyz when it is about to stop: a while before it does, unless asked twice."""
+
+    asked_to_stop = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if sockets and not self.should_exit:
             print(f"web ready {url_of(sockets[0])}", flush=True)
 
+    async def main_loop(self) -> None:
+        await super().main_loop()
+        until = time.monotonic() + settings.PDCP_STOP_DELAY_SECONDS
+        while self.asked_to_stop < 2 and time.monotonic() < until:
+            # Whoever sends requests goes on until it has seen /readyz: everything else is served as before.
+            await asyncio.sleep(0.1)
+            await self.on_tick(0)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.asked_to_stop += 1
         health.shutting_down.set()
         super().handle_exit(sig, frame)
         # uvicorn raises what it caught once more when it has stopped; asked to stop, we end with 0.

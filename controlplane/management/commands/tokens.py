@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandParser
 
-from controlplane.access import attempts, tokens
+from controlplane.access import attempts, links, tokens
 from controlplane.access.roles import TOKEN_VERBS, Role, Who
 from controlplane.domain.errors import Refused
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, local, moment, os_user
@@ -120,13 +120,13 @@ def _account(name: str | None) -> Any:
             raise Refused(f"there is no active account {name}", code="not_found")
         return user
     administrators = active.filter(is_superuser=True).order_by("pk")
-    user = administrators.filter(username=os_user()).first() or administrators.first()
-    if user is None:
-        raise Refused(
-            "somebody must answer for a token, and there is no active administrator: run manage.py createsuperuser",
-            code="not_found",
-        )
-    return user
+    user = administrators.filter(username=os_user()).first()
+    if user is not None:
+        return user
+    try:
+        return links.administrator()
+    except links.LinkRefused as refused:
+        raise Refused(f"somebody must answer for a token. {refused}", code="not_found") from None
 
 
 def _expiry(text: str, now: float) -> float | None:

@@ -99,7 +99,12 @@ class Command(BaseCommand):
             if connection.vendor == "postgresql":
                 connection.close_pool()  # type: ignore[attr-defined]
         its_env = {**os.environ, "REDIS_URL": redis_url, "PYTHONUNBUFFERED": "1"}
-        for recipe in recipes(base_dir=settings.BASE_DIR, log_level=settings.LOG_LEVEL):
+        made = recipes(
+            base_dir=settings.BASE_DIR,
+            log_level=settings.LOG_LEVEL,
+            stop_delay_seconds=settings.PDCP_STOP_DELAY_SECONDS,
+        )
+        for recipe in made:
             supervisor.start(recipe, env=its_env)
         supervisor.wait_ready(seconds=READY_WITHIN_SECONDS)
 

@@ -63,7 +63,8 @@ def test_edits_need_if_match_and_two_who_edit_at_once_do_not_overwrite_each_othe
     assert Instance.objects.get(name="a").own_port == 9102
     for tag in ('"nonsense"', 'W/"1"', "1", '"1'):
         assert operator.patch("instances/a", {"own_port": 9101}, If_Match=tag).status == 412
-    assert operator.patch("instances/a", {"own_port": 9101}, If_Match='"1", "2"').status == 400
+    for tag in ('"1", "2"', ""):
+        assert operator.patch("instances/a", {"own_port": 9101}, If_Match=tag).status == 400
     assert operator.patch("instances/a", {"own_port": 9101}, If_Match="*").status == 200
 
 
@@ -154,14 +155,15 @@ def test_every_attempt_is_kept_with_who_from_where_and_why(operator, viewer, str
     viewer.post("instances/a/cordon", {"reason": "me too"})
     stranger.post("instances/a/cordon", {"reason": "hello"})
     operator.post("instances/ghost/cordon", {"reason": "typo"})
-    kept = [(row.actor, row.action, row.target, row.allowed, row.status) for row in Attempt.objects.order_by("id")]
+    rows = Attempt.objects.exclude(action="sign-in").order_by("id")
+    kept = [(row.actor, row.action, row.target, row.allowed, row.status) for row in rows]
     assert kept == [
         ("operator-ann", "cordon", "a", True, 200),
         ("viewer-ann", "cordon", "a", False, 403),
         ("anonymous", "cordon", "a", False, 401),
         ("operator-ann", "cordon", "ghost", True, 404),
     ]
-    first = Attempt.objects.earliest("id")
+    first = rows[0]
     assert (first.reason, first.source, first.via) == ("hot", operator.source, "session")
     assert first.outcome.startswith("a is cordoned")
     assert first.request_id

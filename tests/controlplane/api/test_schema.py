@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import load_all_checks, not_a_server_error
+from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -29,7 +30,7 @@ from controlplane.models import Breaker, RoomBinding, RoomCollision
 from tests.controlplane.api.client import Api, openapi, person
 from tests.controlplane.queries.world import World
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "15"))
 """Of each operation, and as many again that the schema forbids; more of them look deeper."""
 CHECKS = [
     not_a_server_error,
@@ -125,7 +126,10 @@ def asking(user: User, checks: list) -> Callable:
         SEEN[case.operation.label, response.status_code] += 1
         if not_serving(case.operation, response):
             return
-        case.validate_response(response, checks=checks)
+        bad = {where for where, part in case.meta.components.items() if part.mode is GenerationMode.NEGATIVE}
+        # Spaces around a header's value are not part of it, whatever its pattern says: headers are tested by hand.
+        asked = [check for check in checks if check is not negative_data_rejection or bad - {ParameterLocation.HEADER}]
+        case.validate_response(response, checks=asked)
 
     return ask
 

@@ -72,6 +72,7 @@ async def test_events_lead_from_a_snapshot_to_the_state_that_a_fresh_one_has(
         await one.until(lambda reader: reader.state == expected)
         assert list(one.state["instances"]) == ["prefill-a"]
     assert_committed(whole, await asyncio.to_thread(history))
+    assert_committed([one], await asyncio.to_thread(history, "prefill-a"))
     assert all(reader.whys == ["start"] for reader in [*whole, one])
 
 
@@ -97,7 +98,9 @@ async def test_many_sockets_under_a_hundred_changes_a_second_end_on_the_state_of
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
-async def test_two_hundred_sockets_for_ten_seconds(make_web, fleet, token):
+async def test_two_hundred_sockets_under_a_hundred_changes_a_second_for_ten_seconds_end_there_too(
+    make_web, fleet, token
+):
     assert await crowd(make_web(), fleet, token, sockets=200, checked=20, seconds=10) > 500
 
 
@@ -192,6 +195,7 @@ async def test_a_database_that_is_locked_for_longer_than_anybody_waits_only_dela
     assert all(reader.connections == 1 and reader.whys == ["start"] for reader in readers)
 
 
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 async def test_a_client_that_takes_nothing_is_dropped_with_a_code_and_nobody_waits_for_it(make_web, fleet, token):
     web = make_web()
     headers = token("read")

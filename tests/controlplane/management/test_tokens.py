@@ -45,11 +45,18 @@ def test_as_text_the_token_stands_alone_on_stdout(alone, ann):
     assert "ci" in alone.run("tokens", "list").stdout
 
 
+def test_the_first_token_of_a_new_control_plane_makes_its_first_administrator(alone):
+    assert alone.run("tokens", "make", "w", "--may", "read").returncode == 0
+    assert [(user.username, user.is_superuser) for user in User.objects.all()] == [("admin", True)]
+
+
 def test_what_cannot_be_made_or_revoked_is_said_in_a_sentence(alone):
     assert alone.run("tokens", "list").returncode == 1
+    # Somebody took that account's rights away; making a token does not give them back.
+    admin = User.objects.create_user("admin")
     nobody = alone.run("tokens", "make", "w", "--may", "read")
     assert (nobody.returncode, "createsuperuser" in nobody.stderr) == (1, True)
-    User.objects.create_superuser("ann")
+    admin.delete()
     assert alone.run("tokens", "make", "w", "--may", "read", "--expires", "soon").returncode == 2
     assert alone.run("tokens", "make", "w", "--may", "read", "--user", "ghost").returncode == 1
     assert alone.run("tokens", "make", "w", "--may", "administer").returncode == 2
