@@ -11,8 +11,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 django = get_asgi_application()
 
 # Only now: they read settings and models.
+from controlplane.api.bounds import bounded  # noqa: E402
 from controlplane.live.routing import websockets  # noqa: E402
 from controlplane.web.forwards import in_front_of  # noqa: E402
 
 # In front, not in urls.py: any Host header is right on these paths, and Django's middleware would refuse it first.
-application = in_front_of(cast(Any, ProtocolTypeRouter({"http": django, "websocket": websockets})))
+application = in_front_of(cast(Any, ProtocolTypeRouter({"http": bounded(cast(Any, django)), "websocket": websockets})))

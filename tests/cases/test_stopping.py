@@ -94,8 +94,8 @@ def test_HLT_11_a_second_signal_ends_the_wait_and_nothing_is_lost(up):
     run.signal(signal.SIGTERM)
     assert run.wait() == 0
     assert time.monotonic() - began < 60 and "child killed" not in run.output
-    again = up(PDCP_PROBE_NETWORKS="none", **run.ports).wait_ready()
-    waiting = Client(again.ports["PDCP_KV_PORT"])("GET", "/i/many/route", ALL)
+    up(PDCP_PROBE_NETWORKS="none", **run.ports).wait_ready()
+    waiting = doors.kv("GET", "/i/many/route", ALL)
     assert f"({doors.registered} workers registered)" in waiting.text
     assert doors.one.topology().status == 200
 

@@ -15,7 +15,7 @@ from controlplane.ledger.hub import Hub
 from controlplane.ledger.position import Position
 from controlplane.ledger.tail import EventRow
 from controlplane.live import messages, snapshots, sockets, stream, topic
-from controlplane.live.codes import Closed, Code
+from controlplane.live.codes import RESUME, Closed, Code
 from controlplane.live.messages import Encoder
 from controlplane.live.snapshots import Snapshots
 from controlplane.live.stream import Stream
@@ -23,7 +23,7 @@ from controlplane.live.topic import Asked, Topic
 from controlplane.models.access import MachineToken
 from controlplane.queries.state import fleet_state
 from tests.controlplane.live.scene import history, off_the_loop
-from tests.support.stream import GENEROUS, Reader
+from tests.support.stream import FINAL, GENEROUS, Reader
 
 ON_SQLITE = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
@@ -248,6 +248,10 @@ def test_the_query_says_what_a_socket_is_about(query, expected):
 
 def test_a_reason_fits_into_a_close_frame():
     assert len(Closed(Code.BAD_REQUEST, "ü" * 100).reason.encode()) <= 123
+
+
+def test_a_good_client_gives_up_where_coming_again_does_not_help_and_nowhere_else():
+    assert set(FINAL) == set(Code) - RESUME
 
 
 def test_an_event_is_encoded_once():
