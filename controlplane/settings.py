@@ -106,6 +106,7 @@ CACHES = {
             "BACKEND": "django.core.cache.backends.redis.RedisCache",
             "LOCATION": REDIS_URL,
             "KEY_PREFIX": "pdcp",
+            "OPTIONS": {"serializer": "controlplane.caching.JsonSerializer"},
         }
         if REDIS_URL
         else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
@@ -122,7 +123,6 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "controlplane.api.schema.ApiSchema",
     "DEFAULT_METADATA_CLASS": None,
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "controlplane.api.view.AlwaysJson",
     "EXCEPTION_HANDLER": "controlplane.api.errors.handle",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }

@@ -1,4 +1,4 @@
-"""Is an engine ready to be handed to a router? It answers /health, and does not turn our key away."""
+"""Is an engine ready to be handed to a router? It answers /health, says what it is, and does not turn our key away."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from .outgoing import fetch
 HEALTH_SECONDS = 3.0
 INFO_SECONDS = 1.0
 INFO_LIMIT_BYTES = 4 * 2**20
+# Older engines know it under the second name only.
+INFO_PATHS = ("/server_info", "/get_server_info")
 
 
 async def why_not_ready(url: str, *, kind: str, key: str = "", allowed: ProbePolicy | None = None) -> str:
@@ -27,23 +29,27 @@ async def why_not_ready(url: str, *, kind: str, key: str = "", allowed: ProbePol
             return _unauthenticated(key)
         if health.status != 200:
             return "the engine's /health does not answer 200"
-        told = await fetch(
-            "GET",
-            f"{url}/server_info",
-            headers=headers,
-            timeout=INFO_SECONDS,
-            limit_bytes=INFO_LIMIT_BYTES,
-            allowed=allowed,
-        )
+        for path in INFO_PATHS:
+            told = await fetch(
+                "GET",
+                f"{url}{path}",
+                headers=headers,
+                timeout=INFO_SECONDS,
+                limit_bytes=INFO_LIMIT_BYTES,
+                allowed=allowed,
+            )
+            if told.status != 404:
+                break
     except Refused as refused:
         return f"the engine: {refused.sentence}"
     # Open to all is /health alone: what comes after it tells whether the key fits.
     if told.status in (401, 403):
         return _unauthenticated(key)
     mode = _mode(told.body) if told.status == 200 else ""
-    if mode and mode != kind:
-        return f"the engine says that it is not a {kind}"
-    return ""
+    if not mode:
+        # Addresses are given to others: many a program answers 200 to /health.
+        return f"whoever answers there does not say that it is a {kind}"
+    return "" if mode == kind else f"the engine says that it is not a {kind}"
 
 
 def _unauthenticated(key: str) -> str:

@@ -12,6 +12,9 @@ from django.conf import settings
 from controlplane.web import health
 
 GRACE_SECONDS = 5
+STUCK_MILLISECONDS = 30_000
+# The stream takes no messages at all.
+MOST_SOCKET_BYTES = 64 * 1024
 
 
 class Server(uvicorn.Server):
@@ -41,6 +44,9 @@ class Server(uvicorn.Server):
 
 
 def serve(listener: socket.socket) -> None:
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # A client that takes nothing for so long is cut off, with all that lies in buffers for it. Connections inherit it.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK_MILLISECONDS)
     config = uvicorn.Config(
         "controlplane.asgi:application",
         lifespan="off",
@@ -48,6 +54,7 @@ def serve(listener: socket.socket) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        ws_max_size=MOST_SOCKET_BYTES,
     )
     Server(config).run(sockets=[listener])
 
