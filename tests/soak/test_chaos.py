@@ -14,7 +14,7 @@ import pytest
 from tests.crash.audit import audit
 from tests.crash.storm import Storm
 from tests.crash.test_database_trouble import recovery
-from tests.soak.conftest import Note
+from tests.soak.hooks import Note
 from tests.soak.report import share
 from tests.supervisor.conftest import Up
 from tests.support.plugin import Backend

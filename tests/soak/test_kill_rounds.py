@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.crash.rounds import storm_and_kill
-from tests.soak.conftest import Note
+from tests.soak.hooks import Note
 from tests.soak.report import share
 from tests.support.plugin import Backend
 from tests.support.processes import Bootstrap

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.crash.wire import HOST, Client, engine_body, eventually, route_body, slot_path
-from tests.soak.conftest import Note
+from tests.soak.hooks import Note
 from tests.soak.measure import beside, bind_many, query_rooms, resident_bytes, shown, spread
 from tests.soak.report import share
 from tests.support.plugin import Backend

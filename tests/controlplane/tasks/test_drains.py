@@ -79,7 +79,16 @@ def test_two_that_look_at_once_tell_the_ledger_once(look, engine):
 
 def test_killed_at_any_step_the_next_look_goes_on(look, engine, on_backend):
     """A seeded sample of where and when; what is not drained is never called so on the way."""
-    chance = random.Random(20250)
+    killed_at_every_step(look, engine, on_backend, random.Random(20250))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20))
+def test_killed_at_any_step_in_many_orders_the_next_look_goes_on(look, engine, on_backend, seed):
+    killed_at_every_step(look, engine, on_backend, random.Random(seed))
+
+
+def killed_at_every_step(look: Looker, engine: Engine, on_backend, chance: random.Random) -> None:
     steps = list(STEPS)
     chance.shuffle(steps)
     env = {**on_backend.env, "DJANGO_SETTINGS_MODULE": "controlplane.settings", "PDCP_ENV_FILE": "/dev/null"}

@@ -1,4 +1,4 @@
-"""Soak tests note numbers; what they found becomes docs/soak.md."""
+"""A pytest plugin: soak tests, wherever they stand, note numbers; what they found becomes docs/soak.md."""
 
 from collections.abc import Callable, Iterator
 
