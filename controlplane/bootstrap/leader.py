@@ -84,9 +84,11 @@ class Leader:
         gc.set_threshold(20_000, 1_000, 1_000)
         try:
             await self.guard.load()
-            kv, engine = await self._open(patient=patient)
-        except BaseException:
+            kv, engine = await self._open(patient=patient, stop=stop)
+        except BaseException as problem:
             await self._end(None, abrupt=True)
+            if patient and stop.is_set() and isinstance(problem, PortTaken):
+                return True
             raise
         self._start(self.rooms.restore(self._read), "restore rooms")
         self._start(self.watch.report_forever(), "report")
@@ -158,7 +160,7 @@ class Leader:
         self._start(self.rooms.run(), "rooms")
         self._start(self.rooms.sweep_forever(), "sweep rooms")
 
-    async def _open(self, *, patient: bool) -> tuple[int, int]:
+    async def _open(self, *, patient: bool, stop: asyncio.Event) -> tuple[int, int]:
         while True:
             try:
                 kv = await self.listeners.open("kv", self.kv_door, self.knobs.kv_port, "PDCP_KV_PORT")
@@ -169,7 +171,7 @@ class Leader:
                 return kv, engine
             except PortTaken as taken:
                 await self.listeners.close(abrupt=True)
-                if not patient or self.tenure.lost.is_set():
+                if not patient or self.tenure.lost.is_set() or stop.is_set():
                     raise
                 log.warning("waiting_for_port", problem=str(taken))
                 await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Many probes at once: bounded, budgeted per source, and never two of one address at a time."""
+"""Many probes at once: bounded, budgeted per source, and never two of one address at a time, nor soon after each other."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from controlplane.domain.contact import Contact, combine
 from controlplane.probes.names import resolve
 from controlplane.probes.networks import ProbePolicy
 from controlplane.probes.zmtp import greet_address
+
+APART_SECONDS = 0.1
+"""Between two probes of one address: a flood of registrations of it cannot make us knock at every one."""
+
+MAX_REMEMBERED = 65_536
 
 
 class Target(NamedTuple):
@@ -85,9 +90,11 @@ class Prober:
         self._places = asyncio.Semaphore(concurrency)
         self._purse = Purse(budget or Budget())
         self._asking: dict[tuple[str, int], asyncio.Task[Contact]] = {}
+        # When each address may be asked again, the longest unasked first.
+        self._due: OrderedDict[tuple[str, int], float] = OrderedDict()
 
     async def probe(self, target: Target) -> Contact:
-        """What one target answers now, or what the probe already under way for its address hears."""
+        """What one target answers now, or what the probe that is under way or about to begin for its address hears."""
         if parse_ip(target.host):
             return await self._probe_address(target.host, target)
         # A look-up costs as much as a probe, and is bounded and budgeted like one.
@@ -127,6 +134,13 @@ class Prober:
         return await asyncio.shield(asking)
 
     async def _greet(self, ip: str, port: int) -> Contact:
+        loop = asyncio.get_running_loop()
+        begin = max(loop.time(), self._due.get((ip, port), 0.0))
+        self._due[ip, port] = begin + APART_SECONDS
+        self._due.move_to_end((ip, port))
+        if len(self._due) > MAX_REMEMBERED:
+            self._due.popitem(last=False)
+        await asyncio.sleep(begin - loop.time())
         async with self._places:
             deadline = asyncio.get_running_loop().time() + self.timeout
             return await greet_address(ip, port, deadline=deadline)

@@ -9,8 +9,18 @@ from tests.cases.waiting import WAITING
 
 HERE = Path(__file__).parent
 CASES = {case["id"]: case for case in json.loads((HERE / "open.json").read_text(encoding="utf-8"))}
-AREAS = {"directory", "readiness", "topology", "rooms", "engine-info", "network/addr"}
-BESIDES = {"SEC-01", "SCL-01", "SCL-04"}
+AREAS = {
+    "directory",
+    "readiness",
+    "topology",
+    "rooms",
+    "engine-info",
+    "network/addr",
+    "security",
+    "router",
+    "health/stale",
+}
+BESIDES = {"SCL-01", "SCL-04"}
 OURS = {id_ for id_, case in CASES.items() if case["area"] in AREAS} | BESIDES
 
 

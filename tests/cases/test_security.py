@@ -26,10 +26,9 @@ def test_SEC_01_only_the_networks_that_are_allowed_write_and_all_may_read(serve)
 def test_SEC_01_in_token_mode_only_the_right_token_writes_and_stock_decodes_still_read(serve):
     one: Server = serve("a", PDCP_REGISTER_BY="token", PDCP_PROBE_NETWORKS="none")
     with_admin(one.backend)
-    right, elsewhere = (
-        make(one.backend, "worker", "register", instance="a"),
-        make(one.backend, "b", "register", instance="b"),
-    )
+    # In this order: whoever knows the second knows the first.
+    elsewhere = make(one.backend, "b", "register", instance="b")
+    right = make(one.backend, "worker", "register", instance="a")
     kv, engine = one.kv("a"), one.engine("a")
 
     def forged(headers: dict[str, str]) -> list[int]:

@@ -4,6 +4,7 @@ SDK = "the worker SDK and agent"
 GATEWAY = "the gateway (router)"
 API = "the API"
 PAGES = "the dashboard"
+PROBES = "health probes of engines by the clockwork"
 
 WAITING: dict[str, str] = {
     # Whole cases.
@@ -21,6 +22,10 @@ WAITING: dict[str, str] = {
     "NET-04": f"{SDK}: it finds its own address without the internet",
     "NET-09": f"{SDK}: nodes take the leader's port",
     "NET-12": f"{SDK} and {GATEWAY}: a missing bootstrap host is refused, never looked up",
+    "RTR-03": f"{GATEWAY}: overload is queued or answered 429 or 503, and opens no breaker",
+    "RTR-04": f"{GATEWAY}: a prefill that refuses ends the decode's leg and the client's wait",
+    "RTR-05": f"{GATEWAY}: a client that is gone ends both legs",
+    "RTR-11": f"{GATEWAY}: one limit for both legs",
     # The other parts of cases that are tested here.
     "DIR-01": f"{PAGES}: the refused ranks with their reasons",
     "TOP-01": f"{SDK}: it reports the effective DP rank",
@@ -37,6 +42,20 @@ WAITING: dict[str, str] = {
     "NET-06": f"{SDK} and {GATEWAY}: a published bootstrap host that is loopback is rejected for remote pairs",
     "NET-10": f"{GATEWAY}: metrics and breakers by address, port and instance",
     "NET-14": f"{PAGES}: host checking and CSRF stay there",
-    "SEC-01": "token mode: credentials of workers",
+    "RTR-01": f"{GATEWAY}: its breakers count no 4xx, and pass the answer on",
+    "RTR-02": f"{GATEWAY}: no request to a decode alone, one probe after the pause",
+    "RTR-06": f"{GATEWAY}: all of its policies choose among those that are available",
+    "RTR-08": f"{GATEWAY}: a prefill is chosen with its own port there too",
+    "HLT-01": f"{SDK}: it drops the launch that failed, and none that is newer",
+    "HLT-04": f"{SDK} and {GATEWAY}: requests of the dead prefill fail soon, and name it",
+    "HLT-05": f"{PROBES}: an address that changes hands while a router holds it",
+    "HLT-07": f"{PROBES}: thresholds and intervals of each worker",
+    "HLT-08": f"{PROBES}: HTTP, progress and sockets told apart; {GATEWAY}: no long work for who is busy",
+    "HLT-10": f"{GATEWAY} and {SDK}: an abort reaches the other leg",
+    "HLT-11": f"{GATEWAY}: its streams end before it does",
+    "HLT-13": f"{GATEWAY} and {SDK}: what is left at the limit is aborted on both sides",
+    "SEC-01": f"{SDK}: it sends the token of its instance",
+    "SEC-03": f"{SDK}: its sockets",
+    "SEC-06": f"{GATEWAY}: clients' keys",
     "SCL-01": f"{SDK}: pooled connections, one query in flight for an address",
 }

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -317,3 +318,16 @@ def check_stored(pair: Pair, hammer: Hammer, *, leaders: int) -> None:
 def _token(backend: Backend) -> int:
     with reading(backend) as read:
         return int(read("SELECT token FROM controlplane_lease")[0][0])
+
+
+def test_who_took_over_and_waits_for_its_port_still_stops_when_it_is_asked(sqlite_backend, make_bootstrap):
+    leader = make_bootstrap(sqlite_backend, PDCP_LEASE_SECONDS=1).start()
+    with socket.create_server((HOST, 0)) as stranger:
+        other = make_bootstrap(sqlite_backend, kv_port=stranger.getsockname()[1], PDCP_LEASE_SECONDS=1)
+        other.launch().wait_standing_by()
+        leader.kill9()
+        end = time.monotonic() + 30
+        while "waiting_for_port" not in other.log():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert other.terminate() == 0

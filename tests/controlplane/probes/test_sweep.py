@@ -7,7 +7,7 @@ import time
 
 from controlplane.domain.contact import Contact
 from controlplane.probes.networks import ProbePolicy, parse_networks
-from controlplane.probes.sweep import Budget, Prober, Purse, Target
+from controlplane.probes.sweep import APART_SECONDS, Budget, Prober, Purse, Target
 from controlplane.probes.zmtp import GREETING
 from tests.controlplane.probes import peers
 from tests.support.ports import free_port
@@ -149,3 +149,18 @@ async def test_closing_ends_what_is_under_way():
         await asyncio.sleep(0.05)
         await prober.close()
         assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], asyncio.CancelledError)
+
+
+async def test_one_address_is_not_asked_again_within_a_tenth_of_a_second_and_others_need_not_wait():
+    prober = Prober(ProbePolicy(), timeout=PATIENCE)
+    clock = asyncio.get_running_loop().time
+    async with Greeter() as often, Greeter() as once:
+        began = clock()
+        for _ in range(3):
+            assert await prober.probe(Target(HERE, often.port, HERE)) is Contact.UP
+        assert clock() - began >= 2 * APART_SECONDS
+        later = asyncio.create_task(prober.probe(Target(HERE, often.port, HERE)))
+        assert await prober.probe(Target(HERE, once.port, HERE)) is Contact.UP
+        assert not later.done()
+        assert await later is Contact.UP
+        assert (often.came, once.came) == (4, 1)

@@ -169,6 +169,7 @@ class WholeFleet:
 
     def order(self, name: str, kind: str, slot: Slot | None = None) -> None:
         said = {"request": 0, "kind": kind, "slot": slot, "actor": ACTOR, "reason": "", "puts": [], "note": "nobody"}
+        said["told"] = False
         self._do(f"order {kind} {name} {slot}", name, lambda i: Ordered(i, **said))
 
     def note(self, name: str, kind: str, **data: object) -> None:
