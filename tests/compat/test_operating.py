@@ -13,40 +13,7 @@ import pytest
 from tests.doubles.engine import Engine
 from tests.doubles.gateway import Gateway
 from tests.supervisor.conftest import Up
-from tests.support.processes import manage
-
-GENEROUS_SECONDS = 60.0
-
-
-class Operator:
-    """Speaks to the API as a script does: a token, JSON, and patience."""
-
-    def __init__(self, url: str, token: str) -> None:
-        self._http = httpx.Client(
-            base_url=f"{url}/api/v1/", headers={"authorization": f"Bearer {token}"}, timeout=30, trust_env=False
-        )
-
-    def ask(self, method: str, path: str, *, status: int = 200, **more: Any) -> Any:
-        answer = self._http.request(method, path, **more)
-        assert answer.status_code == status, f"{method} {path}: {answer.status_code} {answer.text}"
-        return answer.json() if answer.content else None
-
-    def get(self, path: str, **more: Any) -> Any:
-        return self.ask("GET", path, **more)
-
-    def act(self, action: str, *, status: int = 200, **body: Any) -> Any:
-        return self.ask("POST", f"instances/default/{action}", status=status, json={"reason": "the story", **body})
-
-    def ended(self, operation: str) -> Any:
-        """The operation, once it has ended."""
-        return self.until(f"operations/{operation}", lambda said: said["ended"])
-
-    def until(self, path: str, true: Callable[[Any], bool]) -> Any:
-        end = time.monotonic() + GENEROUS_SECONDS
-        while not true(said := self.get(path)):
-            assert time.monotonic() < end, f"{path} stayed {said}"
-            time.sleep(0.1)
-        return said
+from tests.support.operator import GENEROUS_SECONDS, Operator, make_token
 
 
 @pytest.fixture
@@ -59,20 +26,13 @@ def run(tmp_path: Path) -> Iterator[Up]:
         print(f"--- manage.py up ---\n{started.output[-10000:]}")
 
 
-def token(run: Up, name: str, *verbs: str) -> str:
-    may = [word for verb in verbs for word in ("--may", verb)]
-    made = manage("tokens", "make", name, *may, "--json", env=run.env)
-    assert made.returncode == 0, made.stderr
-    return httpx.Response(200, text=made.stdout).json()["token"]
-
-
 @pytest.mark.timeout(300)
 def test_a_prefill_is_judged_drained_restarted_and_brought_back(run, sglang):
     kv = run.ports["PDCP_KV_PORT"]
-    operator = Operator(run.web, token(run, "story", "read", "resolve", "operate"))
+    operator = Operator(run.web, make_token(run.env, "story", "read", "resolve", "operate"), "default")
     decode = Engine("decode").start()
     engine = Engine("prefill", dp=2, bootstrap_port=kv).start()
-    gateway = Gateway("gate", run.web, token(run, "gate", "read", "gateway")).start()
+    gateway = Gateway("gate", run.web, make_token(run.env, "gate", "read", "gateway")).start()
     try:
         facts = sglang.open("operating", port=kv, shape={"dp": 2, "tp": 2})
         assert facts["ready"]
