@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from controlplane.domain import snapshot
 from controlplane.domain.contact import Contact
 from controlplane.domain.directory import Registration
-from controlplane.domain.launch import CONFIRM_AFTER, Address
+from controlplane.domain.launch import CONFIRM_AFTER, JOIN_WINDOW, Address
 from controlplane.domain.topology import SharedFacts, Slot, Topology
 from tests.controlplane.domain.keeper import Keeper
 
@@ -78,6 +78,9 @@ class Real:
     put_first: int = 0
     put_last: int = 0
     mended: bool = False
+    # When it was last heard of, and whether it once was silent for so long that its launch closed to others.
+    put_at: float | None = None
+    slow: bool = False
 
     def __repr__(self) -> str:
         return (
@@ -383,11 +386,11 @@ class World(RuleBasedStateMachine):
         return row is not None and row.address == rank.address and self.could_be(rank.launch, launch)
 
     def is_hidden(self, real):
-        """Where nobody can be asked, whoever speaks last is believed, and a look-alike that died half registered is not
-        told apart."""
+        """Where nobody can be asked, whoever speaks last is believed, a look-alike that died half registered is not
+        told apart, and ranks that register minutes apart are not known to belong together."""
         if real.host == REACHED:
             return False
-        if real.mended:
+        if real.mended or real.slow:
             return True
         others = [other for other in self.reals if other is not real and other.put_first]
         halves = [o for o in others if o.looks_like(real) and not all(r.heard_ok and not r.evicted for r in o.ranks)]
@@ -419,6 +422,8 @@ class World(RuleBasedStateMachine):
             self.puts += 1
             rank.launch.put_first = rank.launch.put_first or self.puts
             rank.launch.put_last = self.puts
+            rank.launch.slow |= rank.launch.put_at is not None and self.now - rank.launch.put_at > JOIN_WINDOW
+            rank.launch.put_at = self.now
         answers = self.keeper.put_many([rank.put for rank in ranks], self.now)
         for rank, refused in zip(ranks, answers, strict=True):
             if refused is None and rank.alive:
