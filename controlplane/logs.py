@@ -18,6 +18,9 @@ LONGEST_VALUE = 2_000
 # ends, and the marks that reverse the direction of text.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
+# What opens a door, wherever somebody put it: a machine's token (its beginning says whose it is), and a sign-in link.
+KEYS = re.compile(r"(pdcp_[0-9a-f]{10})[0-9a-f]{54}|(/sign-in/)[^/\s?#'\"]+")
+
 TALKATIVE = (
     "uvicorn.access",
     "httpx",
@@ -41,6 +44,7 @@ def escape(text: str) -> str:
     >>> escape("ok\nINFO all is well")
     'ok\\nINFO all is well'
     """
+    text = KEYS.sub(lambda found: f"{found[1] or found[2]}…", text)
     if len(text) > LONGEST_VALUE:
         text = f"{text[:LONGEST_VALUE]}… ({len(text)} characters)"
     return UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
@@ -87,6 +91,20 @@ def limit_sources(_: Any, __: str, event: Event) -> Event:
     return event
 
 
+class LimitRefusals(logging.Filter):
+    """Django has a line for every request that it refuses: those pass the gate too, by who asked."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith("django."):
+            return True
+        asked = getattr(getattr(record, "request", None), "META", {})
+        kind = f"{record.name} {record.levelname}"
+        verdict = gate.admit(str(asked.get("REMOTE_ADDR") or ""), kind, now=time.monotonic())
+        if verdict.suppressed:
+            record.msg, record.args = f"{record.getMessage()} ({verdict.suppressed} more were not written)", ()
+        return verdict.admitted
+
+
 def configure(*, level: str, form: str) -> None:
     """Route structlog and the standard library through the same processors to stderr."""
     shared: list[Any] = [
@@ -126,7 +144,8 @@ def configure(*, level: str, form: str) -> None:
                     "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
                 }
             },
-            "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+            "filters": {"refusals": {"()": LimitRefusals}},
+            "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals"]}},
             "root": {"handlers": ["stderr"], "level": level},
             # They speak of every request and every probe: only their warnings, unless one asks for all.
             "loggers": {name: {"level": "WARNING" if level == "INFO" else level} for name in TALKATIVE},

@@ -236,3 +236,5 @@ LOG_FORMAT = env.choice("LOG_FORMAT", "console", among=["console", "json"])
 LOGGING_CONFIG = None
 logs.configure(level=LOG_LEVEL, form=LOG_FORMAT)
 DJANGO_STRUCTLOG_CELERY_ENABLED = True
+# The client's address as the server knows it: django-structlog would believe headers that anybody can send.
+IPWARE_META_PRECEDENCE_ORDER = ["REMOTE_ADDR"]

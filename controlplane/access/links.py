@@ -29,8 +29,9 @@ def issue(*, now: datetime) -> str:
 
 def redeem(token: str, *, now: datetime) -> User:
     """The administrator whom this token signs in; the token is spent by asking."""
-    spent = SignInLink.objects.filter(digest=_digest(token), used_at=None, expires_at__gt=now).update(used_at=now)
-    if not spent:
+    unspent = SignInLink.objects.filter(digest=_digest(token), used_at=None, expires_at__gt=now)
+    # Asked first: on SQLite an update takes the lock that all writers share, and anybody may try a token.
+    if not (unspent.exists() and unspent.update(used_at=now)):
         raise LinkRefused("This link was used before, has expired, or never existed.")
     user = SignInLink.objects.select_related("user").get(digest=_digest(token)).user
     if not (user.is_active and user.is_superuser):

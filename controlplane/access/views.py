@@ -13,7 +13,8 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from controlplane.access import links
+from controlplane.access import attempts, links
+from controlplane.access.roles import Who
 
 
 class PasswordForm(AuthenticationForm):
@@ -59,6 +60,8 @@ def sign_in(request: HttpRequest, token: str) -> HttpResponse:
     try:
         user = links.redeem(token, now=timezone.now())
     except links.LinkRefused as refusal:
+        who = Who("", source=str(request.META.get("REMOTE_ADDR") or ""))
+        attempts.note(who, "sign-in", "(link)", allowed=False, status=403, outcome=str(refusal))
         return render(request, "registration/sign_in_refused.html", {"reason": str(refusal)}, status=403)
     request.sign_in_by = "link"  # type: ignore[attr-defined]
     login(request, user, backend=settings.AUTHENTICATION_BACKENDS[0])

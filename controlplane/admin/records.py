@@ -88,7 +88,8 @@ class Record(admin.ModelAdmin):
 
     def lookup_allowed(self, lookup: str, value: str, request: Any = None) -> bool:
         # `?digest__startswith=` would tell a secret letter by letter.
-        if lookup.split("__")[0] in self.hidden or "\x00" in value:
+        column = lookup.split("__")[0]
+        if (self.opts.pk.name if column == "pk" else column) in self.hidden or "\x00" in value:
             return False
         return super().lookup_allowed(lookup, value, request)
 

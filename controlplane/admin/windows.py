@@ -42,6 +42,8 @@ class BoundedChangeList(ChangeList):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Nothing is picked from records, and a list in a popup names each row by its primary key, which may be hidden.
+        self.is_popup = False
         self.title = str(capfirst(self.opts.verbose_name_plural))
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:

@@ -12,7 +12,8 @@ from controlplane.access.roles import Who
 
 from .problems import request_id
 
-DENIED = (401, 403)
+DENIED = (401, 403, 405)
+"""405 too: nobody may do it, and whoever may only read could otherwise fill the audit."""
 
 
 def note(
@@ -24,7 +25,7 @@ def note(
         who,
         action,
         target,
-        # Whoever is nobody is denied, whatever they hear (405, say): theirs are kept in bounds.
+        # Whoever is nobody is denied, whatever they hear: theirs are kept in bounds.
         allowed=who.known and answer.status_code not in DENIED,
         status=answer.status_code,
         reason=str(said.get("reason", "")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -18,25 +19,43 @@ MOST_BYTES = 2 * 2**20
 """More than any body of the API or a form of the admin may have; each view has a limit of its own below it."""
 
 
+BODY_SECONDS = 30.0
+"""For a whole body: it is held in memory meanwhile, and nobody has said yet who sends it."""
+
+
 class TooLarge(Exception):
     """The body has gone past the limit."""
 
 
-def bounded(behind: Application, *, limit: int = MOST_BYTES) -> Application:
-    """`behind`, which never sees a body of more than `limit` bytes: the client is told 413 instead."""
+class TooSlow(Exception):
+    """The body has not come in time."""
+
+
+def bounded(behind: Application, *, limit: int = MOST_BYTES, seconds: float = BODY_SECONDS) -> Application:
+    """`behind`, which never sees a body of more than `limit` bytes, nor waits longer for one: the client is told 413,
+    or 503, instead."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await behind(scope, receive, send)
             return
         if _declared(scope) > limit:
-            await _refuse(send, limit)
+            await _refuse(send, *_too_large(limit))
             return
-        taken, begun = 0, False
+        taken, begun, whole = 0, False, False
+        until = asyncio.get_running_loop().time() + seconds
 
         async def counted() -> Message:
-            nonlocal taken
-            message = await receive()
+            nonlocal taken, whole
+            if whole:
+                # What comes now is only that the client went away.
+                return await receive()
+            try:
+                async with asyncio.timeout_at(until):
+                    message = await receive()
+            except TimeoutError:
+                raise TooSlow from None
+            whole = not message.get("more_body", False)
             taken += len(message.get("body", b""))
             if taken > limit:
                 raise TooLarge
@@ -51,7 +70,10 @@ def bounded(behind: Application, *, limit: int = MOST_BYTES) -> Application:
             await behind(scope, counted, sending)
         except TooLarge:
             if not begun:
-                await _refuse(send, limit)
+                await _refuse(send, *_too_large(limit))
+        except TooSlow:
+            if not begun:
+                await _refuse(send, "timeout", f"the body did not arrive within {seconds:.0f} s")
 
     return application
 
@@ -61,8 +83,12 @@ def _declared(scope: Scope) -> int:
     return int(value) if value.isdigit() else 0
 
 
-async def _refuse(send: Send, limit: int) -> None:
-    problem = refusal("too_large", f"the body is larger than the limit of {limit} bytes")
+def _too_large(limit: int) -> tuple[str, str]:
+    return "too_large", f"the body is larger than the limit of {limit} bytes"
+
+
+async def _refuse(send: Send, code: str, sentence: str) -> None:
+    problem = refusal(code, sentence)
     body = json.dumps(problem.document()).encode()
     # What is still coming is not read: the connection cannot be used again.
     headers = [
@@ -70,5 +96,5 @@ async def _refuse(send: Send, limit: int) -> None:
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
     ]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -37,9 +37,10 @@ class Malformed(Refused):
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         first, more = faults[0], len(faults) - 1
-        where = first.pointer.lstrip("/?") or "the body"
+        where = first.pointer.lstrip("/?")
         rest = f" (and {more} more)" if more else ""
-        super().__init__(f"{where}: {first.detail}{rest}", code="malformed")
+        said = f"{where}: {first.detail}" if where else first.detail
+        super().__init__(f"{said}{rest}", code="malformed")
         self.faults = tuple(faults)
 
 

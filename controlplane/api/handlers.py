@@ -16,7 +16,10 @@ PREFIX = "/api/"
 @csrf_exempt
 def nothing_here(request: HttpRequest, rest: str = "") -> HttpResponse:
     """The last path of the API."""
-    return refusal("not_found", "the API has no such path; /api/docs/ lists those it has").answer()
+    said = "the API has no such path; /api/docs/ lists those it has"
+    if request.path_info.startswith(f"{PREFIX}v1/") and request.path_info.endswith("/"):
+        said += ", without a slash at the end"
+    return refusal("not_found", said).answer()
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:

@@ -8,7 +8,7 @@ from rest_framework.exceptions import MethodNotAllowed, PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from controlplane.access.roles import LEAST_ROLE, NOBODY, Who
+from controlplane.access.roles import LEAST_ROLE, NOBODY, TOKEN_VERBS, Who
 
 
 def needed(view: Any, method: str) -> tuple[str, ...]:
@@ -50,9 +50,11 @@ def why_not(who: Who, verbs: tuple[str, ...], instance: str | None) -> str:
     if not verbs:
         return "nobody may do this through the API"
     if who.via == "token":
+        if not set(verbs) & set(TOKEN_VERBS):
+            return "no token may do this: it needs an administrator who is signed in"
         if who.instance and who.instance != instance and any(verb in who.verbs for verb in verbs):
             return f"this token is bound to instance {who.instance}"
-        return f"this token was not given {' or '.join(verbs)}"
+        return f"this token was not given the verb {' or '.join(verbs)}"
     least = min(LEAST_ROLE[verb] for verb in verbs)
     is_now = f"{who.name} is {'an' if who.role.name[0] in 'AO' else 'a'} {who.role.name.lower()}"
     now = is_now if who.role else f"{who.name} has no role"

@@ -109,6 +109,8 @@ class EngineDoor(Door):
         engine_info.check_body(body)
         publication = await self.parse(body) if len(body) > LARGE_BODY else engine_info.read_publication(body)
         del body
+        # Again: a large body takes a while, and a token may be revoked, or another instance be meant, meanwhile.
+        self.check_writer(request)
         probeable = self.may_probe(publication.session, request.source)
         said = self.meant(request)
         instance = said.instance if said.instance is not None else await self.adopt(said.name)

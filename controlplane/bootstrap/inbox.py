@@ -120,6 +120,8 @@ class Inbox:
             self._fleet.add(known)
         else:
             known.role, known.intent, known.own_port, known.host_alias = role, intent, own_port, alias
+            # Whoever was retired has no DP groups that drain, and has none either when it is added again.
+            known.draining = await self._draining(id_)
             self._fleet.reindex()
         self._changed()
         return known
@@ -129,7 +131,10 @@ class Inbox:
         known = self._fleet.by_name.get(name) or await self.load(name)
         if known is not None:
             ((id_, known.intent),) = await self._read(INTENT, (name,))
-            known.draining = frozenset(group for (group,) in await self._read(DRAINING, (id_,)))
+            known.draining = await self._draining(id_)
+
+    async def _draining(self, id_: int) -> frozenset[int]:
+        return frozenset(group for (group,) in await self._read(DRAINING, (id_,)))
 
     async def _take_requests(self) -> None:
         for id_, kind, name, slot, actor, reason, made_at in await self._read(PENDING):

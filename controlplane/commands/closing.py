@@ -12,13 +12,15 @@ from controlplane.models import ALL_GROUPS, Drain, Launch
 SIGNS = {"cancelled": Sign.CANCEL, "forced": Sign.FORCE}
 
 
-def end_drain(drain: Drain, result: str, why: str, actor: str, reason: str) -> NewEvent:
+def end_drain(drain: Drain, result: str, why: str, actor: str, reason: str, *, at: float | None = None) -> NewEvent:
     """`result` is cancelled, forced or drained; of these only drained leaves the progress as it is."""
     progress = Progress(drain.progress)
     if result in SIGNS:
         progress = step(progress, SIGNS[result])
     Drain.objects.using(FACTS).filter(pk=drain.pk, ended_at=None).update(
-        progress=progress, ended_at=time.time(), ended_reason=f"{why}: {reason}" if reason else why
+        progress=progress,
+        ended_at=time.time() if at is None else at,
+        ended_reason=f"{why}: {reason}" if reason else why,
     )
     data = {
         "drain": drain.pk,

@@ -68,9 +68,9 @@ def join(
     def work() -> tuple[Joined, list[NewEvent]]:
         head = LedgerHead.objects.using(FACTS).get(id=1)
         life = {"url": where, "lease_seconds": lease_seconds, "seen_at": at, "left_at": None}
-        life |= {"acknowledged_ledger": "", "acknowledged_revision": 0}
+        life |= {"acknowledged_ledger": "", "acknowledged_revision": 0, "registered_at": at}
         # Whoever makes the row was first, however many join under this name at once.
-        known, new = Gateway.objects.using(FACTS).get_or_create(name=name, defaults={**life, "registered_at": at})
+        known, new = Gateway.objects.using(FACTS).get_or_create(name=name, defaults=life)
         if new:
             _check_number()
         else:
@@ -78,7 +78,7 @@ def join(
             if known.left_at is None and known.url == where:
                 Gateway.objects.using(FACTS).filter(pk=known.pk).update(**life)
                 return Joined(name, False, f"{name} has joined already", head.ledger_id, head.revision), []
-            Gateway.objects.using(FACTS).filter(pk=known.pk).update(**life, registered_at=at)
+            Gateway.objects.using(FACTS).filter(pk=known.pk).update(**life)
             # Whoever spoke under this name before speaks no more.
             Breaker.objects.using(FACTS).filter(gateway=name).delete()
         event = NewEvent("gateway.joined", "", {"gateway": name, "url": where}, who)
@@ -124,7 +124,8 @@ def leave(name: str, *, actor: str = "", reason: str = "", why: str = "", now: f
             return False, []
         Gateway.objects.using(FACTS).filter(pk=known.pk).update(left_at=at)
         Breaker.objects.using(FACTS).filter(gateway=name).delete()
-        OpenRooms.objects.using(FACTS).filter(kind=OpenRooms.Kind.GATEWAY, source=name).delete()
+        # What it said to be open stays: nobody can say what became of that, unless an engine or a worker does.
+        OpenRooms.objects.using(FACTS).filter(kind=OpenRooms.Kind.GATEWAY, source=name, open_rooms=0).delete()
         said = why or ("it was removed" if actor else "it said goodbye")
         return True, [NewEvent("gateway.left", "", {"gateway": name, "why": said}, who, reason)]
 

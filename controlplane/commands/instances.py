@@ -18,7 +18,7 @@ from controlplane.models import Drain, GroupIntent, Instance
 
 from .closing import current_launch, end_drain
 from .intent import bump
-from .reaching import check_alias, check_engine_key, check_engine_url, check_free, check_port
+from .reaching import check_alias, check_engine_key, check_engine_url, check_free, check_key_stays, check_port
 from .stale import Stale, check_expected
 from .transaction import check_who_and_why, record
 
@@ -133,6 +133,10 @@ def edit(
         before = {field: getattr(instance, field) for field in TOLD}
         if key is not None and key != secrets.unseal(instance.engine_key):
             changes["engine_key"] = secrets.seal(key)
+        if key is None and "engine_url" in changes:
+            check_key_stays("its API key", instance.engine_key, before=instance.engine_url, after=changes["engine_url"])
+            if instance.engine_key and not changes["engine_url"]:
+                changes["engine_key"] = ""
         if not changes:
             return Done(name, False, f"{name} is like that already; nothing was changed"), []
         advice = check_free(
@@ -164,9 +168,9 @@ def retire(name: str, *, actor: str, reason: str = "", expected: int | None = No
         if instance.intent == Instance.Intent.RETIRED:
             return Done(name, False, f"{name} is retired already; nothing was changed"), []
         before, was = _said(instance), str(instance.intent)
-        ended, still_open = _end_drains(instance, actor, reason)
-        GroupIntent.objects.using(FACTS).filter(instance_id=instance.pk).delete()
         now = time.time()
+        ended, still_open = _end_drains(instance, actor, reason, now)
+        GroupIntent.objects.using(FACTS).filter(instance_id=instance.pk).delete()
         intent = {"intent": Instance.Intent.RETIRED, "retired_at": now, "own_port": None, "host_alias": None}
         bump(instance, **intent, intent_actor=actor, intent_reason=reason, intent_at=now)
         data = {**before, "intent": was, "version": instance.version}
@@ -184,8 +188,8 @@ def _locked(name: str) -> Instance | None:
     return Instance.objects.using(FACTS).select_for_update(no_key=True).filter(name=name).first()
 
 
-def _end_drains(instance: Instance, actor: str, reason: str) -> tuple[list[NewEvent], str]:
-    """The events, and what was still open, as the end of a sentence."""
+def _end_drains(instance: Instance, actor: str, reason: str, at: float) -> tuple[list[NewEvent], str]:
+    """The events, and what was still open, as the end of a sentence. `at` tells which retirement ended them."""
     own = Drain.objects.using(FACTS).select_for_update(no_key=True).filter(instance_id=instance.pk, ended_at=None)
     events, unfinished = [], []
     drained_whole = False
@@ -194,7 +198,8 @@ def _end_drains(instance: Instance, actor: str, reason: str) -> tuple[list[NewEv
         drained_whole = drained_whole or (drained and drain.group < 0)
         if not drained:
             unfinished.append(f"drain {drain.pk} was {drain.progress}")
-        events.append(end_drain(drain, "drained" if drained else "cancelled", "it was retired", actor, reason))
+        result = "drained" if drained else "cancelled"
+        events.append(end_drain(drain, result, "it was retired", actor, reason, at=at))
     launch = current_launch(instance.pk)
     if launch is not None and not drained_whole:
         unfinished.append(f"launch {launch} was registered and not drained")

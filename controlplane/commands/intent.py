@@ -49,7 +49,9 @@ def cordon(name: str, *, group: int = ALL_GROUPS, actor: str, reason: str = "", 
             )
             return subject.unchanged(f"{subject.what} {held}; nothing was changed"), []
         event = subject.keep(Intent.CORDONED, actor, reason)
-        return subject.changed(f"{subject.what} is cordoned: gateways send nothing new to it"), [event]
+        return subject.changed(
+            f"{subject.what} is cordoned: the gateways and routers known here send nothing new to it"
+        ), [event]
 
     return record(work)
 

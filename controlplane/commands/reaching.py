@@ -9,6 +9,7 @@ from controlplane.domain.addresses import bracketed, canonical_host, is_loopback
 from controlplane.domain.errors import Refused
 from controlplane.models import Instance
 from controlplane.probes.outgoing import check_url
+from controlplane.probes.urls import parse
 
 OUR_PORTS = ("PDCP_KV_PORT", "PDCP_ENGINE_INFO_PORT", "PDCP_WEB_PORT")
 MAX_KEY = 1000
@@ -48,6 +49,21 @@ def check_engine_key(key: str) -> str:
     if len(key) > MAX_KEY or not key.isascii() or (key and not key.isprintable()) or " " in key:
         raise Refused(f"an API key is at most {MAX_KEY} printable characters without spaces", code="malformed")
     return key
+
+
+def check_key_stays(what: str, key: str, *, before: str, after: str) -> None:
+    """Refuse to take a stored key to another server: who may say where that is could read it there, and nowhere else."""
+    if key and after and (not before or _server(before) != _server(after)):
+        raise Refused(
+            f"{what} was not given for {after}, and is not sent there: give it again with the new address, or an empty"
+            " one",
+            code="conflict",
+        )
+
+
+def _server(url: str) -> tuple[str, str, int]:
+    target = parse(url)
+    return target.scheme, target.host, target.port
 
 
 def check_free(name: str, port: int | None, alias: str | None) -> tuple[str, ...]:

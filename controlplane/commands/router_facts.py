@@ -9,7 +9,7 @@ from typing import Any
 
 from controlplane.databases import FACTS
 from controlplane.domain.reports import WHOLE_INSTANCE, BreakerReport
-from controlplane.domain.routers import Held, Member, NotNow, Steps, Worker
+from controlplane.domain.routers import Held, Member, NotNow, Removal, Steps, Worker
 from controlplane.ledger.append import NewEvent
 from controlplane.models import Breaker, Instance, Router, RouterMember
 
@@ -33,20 +33,26 @@ class Seen:
     @property
     def gone(self) -> dict[str, str]:
         """Who is not in the list any more, by instance, and why."""
-        left = {one.id for one in self.held}
-        taken_out = {r.instance: r.why for r in self.steps.removals if r.held.id not in left}
+        stays = {removal.instance for removal in self.kept_all_the_same}
+        taken_out = {r.instance: r.why for r in self.steps.removals if r.instance not in stays}
         return {**dict(self.steps.gone), **taken_out}
+
+    @property
+    def kept_all_the_same(self) -> list[Removal]:
+        """Whom the router was told to let go, and lists still."""
+        left = {one.id for one in self.held}
+        return [removal for removal in self.steps.removals if removal.held.id in left]
 
     def in_step(self, known: Sequence[Member]) -> bool:
         """Whether the router holds exactly those of its members that it shall."""
         kept = dict(self.steps.kept)
         wanted = {m.instance for m in known if m.wanted and isinstance(self.desired.get(m.instance), Worker)}
-        left = {one.id for one in self.held}
-        return wanted == kept.keys() and not any(removal.held.id in left for removal in self.steps.removals)
+        return wanted == kept.keys() and not self.kept_all_the_same
 
 
 def members(router_id: int) -> list[Member]:
-    rows = RouterMember.objects.using(FACTS).filter(router_id=router_id)
+    # In one order, in which rounds that run at once wait for each other's rows instead of dead-locking.
+    rows = RouterMember.objects.using(FACTS).filter(router_id=router_id).order_by("instance")
     return [
         Member(row.instance, row.wanted, row.present, row.worker_id, row.worker_url, row.changed_at) for row in rows
     ]
@@ -113,6 +119,7 @@ def write(router: Router, known: Sequence[Member], seen: Seen) -> int:
         if seen.steps.restarted and events:
             events.insert(0, NewEvent("router.restarted", "", {"router": row.name}))
             row.restarts += 1
+        _stay(row, known, seen, at)
         if seen.breakers is not None:
             events += _breakers(row, seen, at)
         _explain(row, known, seen)
@@ -154,6 +161,17 @@ def _came(row: Router, known: Sequence[Member], seen: Seen, at: float) -> Iterat
             yield NewEvent("router.worker_added", member.instance, data)
 
 
+def _stay(row: Router, known: Sequence[Member], seen: Seen, at: float) -> None:
+    """It may send to whom it does not let go, whoever put them in: a drain must not take them for absent."""
+    stuck = {removal.instance: removal for removal in seen.kept_all_the_same}
+    for member in known:
+        removal = stuck.get(member.instance)
+        if removal is not None and not (member.present and member.worker_id):
+            there, why = removal.held, f"the router keeps it, although {removal.why}"
+            now = {"present": True, "worker_id": there.id, "worker_url": there.worker.url, "changed_at": at}
+            _change(row, member, **now, sentence=why)
+
+
 def _change(row: Router, member: Member, **values: Any) -> bool:
     """Whether the row was as it was read; it is changed then."""
     own = RouterMember.objects.using(FACTS).filter(router_id=row.pk, instance=member.instance)
@@ -175,8 +193,7 @@ def _problem(row: Router, seen: Seen) -> str:
     missing = [one for one in own.exclude(sentence="") if isinstance(seen.desired.get(one.instance), Worker)]
     if missing:
         return f"{missing[0].instance} is not in it: {missing[0].sentence}"[:MAX_PROBLEM]
-    left = {one.id for one in seen.held}
-    stuck = next((removal for removal in seen.steps.removals if removal.held.id in left), None)
+    stuck = next(iter(seen.kept_all_the_same), None)
     return f"{stuck.instance} is still in it, although {stuck.why}"[:MAX_PROBLEM] if stuck else ""
 
 
@@ -192,3 +209,13 @@ def _breakers(row: Router, seen: Seen, at: float) -> list[NewEvent]:
         for name, (state, why) in states.items()
     }
     return turn(speaker, reports, at=at)
+
+
+def close_breakers(router: Router) -> list[NewEvent]:
+    """Nobody can say any more how they stand."""
+    names = Breaker.objects.using(FACTS).filter(gateway=f"router:{router.name}").values_list("instance", flat=True)
+    said = {
+        (name, WHOLE_INSTANCE): BreakerReport(name, WHOLE_INSTANCE, "closed", 0.0, "its metrics are not read any more")
+        for name in names
+    }
+    return turn(f"router:{router.name}", said, at=time.time())

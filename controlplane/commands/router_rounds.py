@@ -7,7 +7,10 @@ the one round that claims it. A router that does not answer holds up only itself
 from __future__ import annotations
 
 import asyncio
+import random
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -41,7 +44,14 @@ REST_SECONDS = 2.0
 UNREADY_SECONDS = 3.0
 """How long an engine that was not ready is not asked again."""
 
+TAKEN_OUT_WITHIN_SECONDS = 10.0
+READY_WITHIN_SECONDS = 8.0
+TOLD_WITHIN_SECONDS = 4.0
+"""No request of its kind is begun later than so long after the first; the next round goes on. What the router was told
+must be well within PENDING_SECONDS of the claim: after that a worker that does not appear is taken for absent."""
+
 _resting: dict[tuple[int, str], float] = {}
+_putting_in: dict[int, threading.Lock] = defaultdict(threading.Lock)
 
 
 def speaker(router: str) -> str:
@@ -58,6 +68,8 @@ def reconcile(now: float | None = None) -> int:
     routers = [one for one in Router.objects.using(READER).order_by("pk") if (one.pk, one.url) not in _resting]
     if not routers:
         return 0
+    # Whoever did not answer the last time holds up nobody: they come last.
+    routers.sort(key=lambda one: one.state == Router.State.AWAY)
     desired = queries.workers(now=at)
     known = list(Instance.objects.using(READER).all())
     keys = {one.name: one.engine_key for one in known if one.engine_key}
@@ -118,7 +130,7 @@ class _Round:
         reading = asyncio.create_task(self._breakers())
         going = {removal.held.id for removal in steps.removals}
         if going:
-            await _each(going, self._remove)
+            await _each(going, self._remove, within=TAKEN_OUT_WITHIN_SECONDS)
             held = await self._until(lambda now: not going & {one.id for one in now}, GONE_WITHIN_SECONDS)
         return held, await reading
 
@@ -147,6 +159,16 @@ class _Round:
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
     def _put_in(self, names: Sequence[str]) -> int:
+        """One at a time in a process: engines that hang would hold every thread, and taking out must go on."""
+        alone = _putting_in[self.router.pk]
+        if not alone.acquire(blocking=False):
+            return 0
+        try:
+            return self._put_in_alone(names)
+        finally:
+            alone.release()
+
+    def _put_in_alone(self, names: Sequence[str]) -> int:
         ready = self._ready(names)
         claimed = router_facts.claim(self.router, ready) if ready else {}
         if not claimed:
@@ -164,6 +186,8 @@ class _Round:
         asked = {name: key for name, key in asked.items() if _resting.get(key, 0.0) <= now}
         _resting.update((key, now + UNREADY_SECONDS) for key in asked.values())
         problems = asyncio.run(self._probe(list(asked))) if asked else {}
+        for name in [name for name, why in problems.items() if why == NO_TIME]:
+            _resting.pop(asked[name], None)
         router_facts.say(self.router, {name: why for name, why in problems.items() if why})
         ready = [name for name in asked if not problems[name]]
         for name in ready:
@@ -182,8 +206,9 @@ class _Round:
             worker = self._wanted(name)
             found[name] = await why_not_ready(worker.url, kind=worker.kind, key=key, allowed=self.allowed)
 
-        await _each(names, probe)
-        return found
+        # Not always the same first: they may be those that hang.
+        skipped = await _each(random.sample(names, len(names)), probe, within=READY_WITHIN_SECONDS)
+        return found | dict.fromkeys(skipped, NO_TIME)
 
     async def _send(self, claimed: Mapping[str, Worker]) -> tuple[Sequence[Held], dict[str, str]]:
         """The list afterwards, and what the router said no to, with its sentence."""
@@ -195,7 +220,8 @@ class _Round:
             except Misunderstood as problem:
                 refused[name] = f"the router: {problem.sentence}"
 
-        await _each(claimed, send)
+        skipped = await _each(claimed, send, within=TOLD_WITHIN_SECONDS)
+        refused |= dict.fromkeys(skipped, "the router took so long over others that it was not told")
         wanted = {worker for name, worker in claimed.items() if name not in refused}
         held = await self._until(lambda now: wanted <= {one.worker for one in now}, HERE_WITHIN_SECONDS)
         return held, refused
@@ -206,15 +232,23 @@ class _Round:
         return worker
 
 
-async def _each(items: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
-    """All of them, a bounded number at once. The first refusal is raised when all are done."""
-    places = asyncio.Semaphore(WORKERS_AT_ONCE)
+async def _each(items: Iterable[str], work: Callable[[str], Awaitable[None]], *, within: float) -> list[str]:
+    """All of them, a bounded number at once; those that were not begun `within` seconds. The first refusal is raised when
+    all are done."""
+    places, until, late = asyncio.Semaphore(WORKERS_AT_ONCE), time.monotonic() + within, list[str]()
 
     async def one(item: str) -> None:
         async with places:
-            await work(item)
+            if time.monotonic() > until:
+                late.append(item)
+            else:
+                await work(item)
 
     done = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
     for problem in done:
         if isinstance(problem, BaseException):
             raise problem
+    return late
+
+
+NO_TIME = "nobody had time to ask whether its engine is ready: others are asked as well"

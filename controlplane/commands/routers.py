@@ -14,11 +14,13 @@ from controlplane.databases import FACTS
 from controlplane.domain.errors import Refused
 from controlplane.domain.names import NAME
 from controlplane.ledger.append import NewEvent
-from controlplane.models import Breaker, Instance, Router, RouterMember
+from controlplane.models import Breaker, Drain, Instance, Router, RouterMember
 from controlplane.probes import outgoing
 from controlplane.queries.wording import counted
 
+from . import router_facts
 from .instances import KEEP, Keep
+from .reaching import check_key_stays
 from .router_rounds import reconcile, speaker
 from .transaction import check_who_and_why, record
 
@@ -43,10 +45,12 @@ class StaleRouter(Refused):
 
     def __init__(self, router: Router, expected: int) -> None:
         super().__init__(
-            f"router {router.name} was changed meanwhile: its version is {router.version}, not {expected}", code="stale"
+            f"router {router.name} was changed meanwhile: its version is {router.version}, not the one that was named;"
+            " nothing was done",
+            code="stale",
         )
         self.difference = {
-            "version": {"expected": expected, "now": router.version},
+            "version": {"expected": expected if expected > 0 else None, "now": router.version},
             "url": {"now": router.url},
             "instances": {"now": _members(router)},
         }
@@ -122,6 +126,9 @@ def edit(
         before = _said(router, _members(router))
         if "url" in given and given["url"] != router.url:
             _check_free(name, given["url"])
+            _check_no_drain_waits(router)
+            if "api_key" not in given:
+                check_key_stays("its key", router.api_key, before=router.url, after=given["url"])
         for field, value in given.items():
             setattr(router, field, value)
         members = _members(router) if isinstance(names, Keep) else names
@@ -134,12 +141,14 @@ def edit(
         if after["url"] != before["url"]:
             # What was seen was seen at the old address.
             RouterMember.objects.using(FACTS).filter(router_id=router.pk).update(present=False, worker_id="")
+            router.checked_at = None
         router.version += 1
         Router.objects.using(FACTS).filter(pk=router.pk).update(
-            **given, version=router.version, state=Router.State.UNKNOWN, problem=""
+            **given, version=router.version, state=Router.State.UNKNOWN, problem="", checked_at=router.checked_at
         )
         event = NewEvent("router.changed", "", {**after, "before": before}, actor, reason)
-        return Done(name, True, f"router {name} was changed", router.version), [event]
+        closed = [] if after["metrics_url"] else router_facts.close_breakers(router)
+        return Done(name, True, f"router {name} was changed", router.version), [event, *closed]
 
     return record(work)
 
@@ -150,6 +159,7 @@ def remove(name: str, *, expected: int | None = None, actor: str, reason: str = 
 
     def work() -> tuple[Done, list[NewEvent]]:
         router = _existing(name, expected)
+        _check_no_drain_waits(router)
         names = _members(router)
         held = RouterMember.objects.using(FACTS).filter(router_id=router.pk, present=True).count()
         RouterMember.objects.using(FACTS).filter(router_id=router.pk).delete()
@@ -170,6 +180,18 @@ def _existing(name: str, expected: int | None) -> Router:
     if expected is not None and expected != router.version:
         raise StaleRouter(router, expected)
     return router
+
+
+def _check_no_drain_waits(router: Router) -> None:
+    """While it may hold a draining worker, it must be seen to let it go: nobody else could stop it from sending there."""
+    held = RouterMember.objects.using(FACTS).filter(router_id=router.pk, present=True).values("instance")
+    waits = Drain.objects.using(FACTS).filter(instance__in=held, ended_at=None).order_by("instance").first()
+    if waits is not None:
+        raise Refused(
+            f"router {router.name} may still send to {waits.instance}, which is draining: wait until it has let go, or"
+            " force or cancel that drain first",
+            code="conflict",
+        )
 
 
 def _members(router: Router) -> list[str]:

@@ -28,6 +28,12 @@ class Stale(Refused):
 
     @classmethod
     def of(cls, instance: Instance, expected: int) -> Stale:
+        if not 0 < expected <= instance.version:
+            named = expected if expected > 0 else None
+            return cls(
+                f"{instance.name} is at version {instance.version}, and never was at the one that was named; nothing was done",
+                {"version": {"expected": named, "now": instance.version}, "intent": {"now": instance.intent}},
+            )
         found = _difference(instance, expected)
         who = found.get("changed_by", {}).get("now", "")
         moved = [

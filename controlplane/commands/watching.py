@@ -30,15 +30,19 @@ REFRESH_SECONDS = 3.0
 """Readings that change nothing are kept this often, so that people see that somebody looks."""
 
 KEPT_READINGS = 128
+LATEST_SECONDS = 60.0
 
 
 def check(now: float | None = None) -> int:
     """Look once; how many drains changed their progress or what they wait for."""
     clock = _clock(now)
+    asked_at = clock()
     loads = _ask(clock)
     at = clock()
     return sum(
-        _keep(case, evaluate(case, now=at), loads.get(case.row.instance, Loads()), at) for case in cases(loads, now=at)
+        _keep(case, evaluate(case, now=at), loads.get(case.row.instance, Loads()), asked_at, at)
+        for case in cases(loads, now=at)
+        if not _is_overtaken(case, asked_at)
     )
 
 
@@ -57,14 +61,23 @@ def _ask(clock: Callable[[], float]) -> dict[str, Loads]:
     return asyncio.run(ask_all(engines, clock=clock, allowed=policy(own_ports())))
 
 
-def _keep(case: Case, verdict: Verdict, loads: Loads, now: float) -> bool:
+def _is_overtaken(case: Case, asked_at: float) -> bool:
+    """A look that asked later is kept already: what was true before it comes too late to be the next reading."""
+    before = msgspec.json.decode(case.row.seen).get("asked_at", 0.0)
+    # By so much a look cannot be late: the clock was set back.
+    return bool(0 < before - asked_at < LATEST_SECONDS)
+
+
+def _keep(case: Case, verdict: Verdict, loads: Loads, asked_at: float, now: float) -> bool:
     row, told = case.row, _is_news(case, verdict)
     if not told and _remembers_the_same(case, verdict) and now - (row.checked_at or 0.0) < REFRESH_SECONDS:
         return False
 
     def work() -> tuple[bool, list[NewEvent]]:
         own = Drain.objects.using(FACTS).filter(pk=row.pk, ended_at=None, progress=row.progress, seen=row.seen)
-        kept = own.filter(cordon_revision=row.cordon_revision).update(**_columns(case, verdict, loads, now, told))
+        kept = own.filter(cordon_revision=row.cordon_revision).update(
+            **_columns(case, verdict, now, told), seen=_seen(case, verdict, loads, asked_at)
+        )
         if not kept or not told:
             # Somebody else looked, or ended it, a moment ago.
             return False, []
@@ -93,12 +106,11 @@ def _remembers_the_same(case: Case, verdict: Verdict) -> bool:
     return counts[0] == counts[1] and (before.stopped_at, before.ranks) == (after.stopped_at, after.ranks)
 
 
-def _columns(case: Case, verdict: Verdict, loads: Loads, now: float, told: bool) -> dict[str, Any]:
+def _columns(case: Case, verdict: Verdict, now: float, told: bool) -> dict[str, Any]:
     progress = verdict.state.progress
     columns: dict[str, Any] = {
         "progress": str(progress),
         "launch": verdict.state.launch,
-        "seen": _seen(case, verdict, loads),
         "checked_at": now,
     }
     if told:
@@ -110,9 +122,10 @@ def _columns(case: Case, verdict: Verdict, loads: Loads, now: float, told: bool)
     return columns
 
 
-def _seen(case: Case, verdict: Verdict, loads: Loads) -> str:
+def _seen(case: Case, verdict: Verdict, loads: Loads, asked_at: float) -> str:
     readings = [_reading(reading) for reading in case.seen.readings[:KEPT_READINGS]]
     said = {
+        "asked_at": asked_at,
         "journal": case.journal.data(),
         "readings": readings,
         "engine_problem": loads.problem,

@@ -38,6 +38,7 @@ class Gateway:
     lease_seconds: float
     ledger_id: str = ""
     revision: int = 0
+    joined_at: float = 0.0
 
     def is_silent(self, now: float) -> bool:
         return now - self.seen_at > self.lease_seconds
@@ -65,6 +66,10 @@ class Selectors:
     @property
     def known(self) -> bool:
         return bool(self.gateways or self.routers)
+
+    def have_stood(self, since: float) -> bool:
+        """Whether no gateway has started anew since: until it had read the ledger, it may have admitted something."""
+        return all(gateway.joined_at < since for gateway in self.gateways)
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,8 @@ def evaluate(state: State, seen: Evidence, *, now: float) -> Verdict:
     if ask_again:
         stopped = replace(stopped, admitting={**stopped.admitting, "restored": RESTORED})
     since = memory.stopped_at if stopped.stopped else None
+    if since is not None and not seen.selectors.have_stood(since):
+        since = None
     ranks, no_ranks = _ranks(state, seen, memory)
     heard = witness.hear(ranks, seen.readings, seen.watch, since=since, zeros=memory.zeros, now=now)
     rooms = _rooms(seen.rooms, state.cordon, stopped, now)
@@ -187,7 +189,7 @@ def evaluate(state: State, seen: Evidence, *, now: float) -> Verdict:
     memory = Memory(
         (since if since is not None else now) if stopped.stopped else None,
         heard.zeros,
-        ranks if not seen.registers and state.cordon.group is None else (),
+        _named_by_engine(state, seen, memory, ranks),
         tuple(sorted(blockers)),
     )
     return Verdict(replace(state, progress=progress, memory=memory), blockers, ask_again, stopped)
@@ -223,9 +225,26 @@ def _ranks(state: State, seen: Evidence, memory: Memory) -> tuple[tuple[int, ...
         return (), {"launch": f"{gone} is registered here, so nobody knows which DP ranks there are to ask"}
     if group is not None:
         return (group,), {}
+    if not seen.watch.engine:
+        return _spoken_of(seen, memory)
     named = {reading.dp for reading in seen.readings if reading.kind == witness.ENGINE and reading.dp is not None}
     ranks = tuple(sorted(named | set(memory.ranks)))
     return ranks, {} if ranks else {"ranks": "its engine has not said yet which DP ranks it has"}
+
+
+def _named_by_engine(state: State, seen: Evidence, memory: Memory, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    if seen.registers or state.cordon.group is not None:
+        return ()
+    return ranks if seen.watch.engine else memory.ranks
+
+
+def _spoken_of(seen: Evidence, memory: Memory) -> tuple[tuple[int, ...], Blockers]:
+    """Where no engine can be asked: words about the whole instance are about every rank, so that one which nobody speaks
+    of by itself stands for all the others."""
+    if all(reading.dp is not None for reading in seen.readings):
+        return memory.ranks, {"ranks": "nobody has said how much is open in all of it, whichever DP ranks it has"}
+    named = {reading.dp for reading in seen.readings if reading.dp is not None} | set(memory.ranks)
+    return tuple(sorted(named | {max(named, default=-1) + 1})), {}
 
 
 def _rooms(rooms: Rooms, cordon: Cordon, stopped: Admission, now: float) -> Blockers:

@@ -14,6 +14,8 @@ from typing import Any
 from .admission import Blockers
 
 ENGINE, WORKER, GATEWAY = "engine", "worker", "gateway"
+# What a gateway left open when it left: only an engine or a worker can say what became of that.
+LEFT = "former gateway"
 
 READINGS = 2
 APART_SECONDS = 0.5
@@ -137,10 +139,8 @@ def hear(
                     counted[f"{name} dp{dp}"] = zero
                 if zero is None or zero.count < READINGS:
                     found["proof", name].append(dp)
-        for who, reading in said.items():
-            # Whoever was not needed is still believed when it says that something is open.
-            if who not in asked and reading.open:
-                found["busy", _called(who)].append(dp)
+        for who in _busy_beside(said, asked, {} if watch.exact else by_rank.get(None, {}), now):
+            found["busy", _called(who)].append(dp)
     return Heard(
         _blockers(found, "busy"),
         _blockers(found, "silent") | _blockers(found, "vague") | _blockers(found, "nobody"),
@@ -165,11 +165,25 @@ def _said_of(dp: int, by_rank: Mapping[int | None, dict[Who, Reading]], *, exact
     return {**whole, **by_rank.get(dp, {})}
 
 
+def _busy_beside(
+    said: Mapping[Who, Reading], asked: Collection[Who], whole: Mapping[Who, Reading], now: float
+) -> Iterable[Who]:
+    """Whoever was not needed is still believed when it says that something is open; and who was, when what it says of
+    the whole instance is more than what it says of the rank."""
+    for who, reading in said.items():
+        if who not in asked:
+            # A worker that has died takes nothing back. A gateway that is silent blocks anyhow, until it is removed.
+            if reading.open and not (who[0] in (WORKER, LEFT) and reading.is_old(now)):
+                yield who
+        elif not reading.open and who in whole and whole[who].open and not whole[who].is_old(now):
+            yield who
+
+
 def _asked(said: Mapping[Who, Reading], watch: Watch) -> list[Who]:
     """Who must prove that a rank is empty: its engine, else every worker that speaks of it, else all gateways."""
     if watch.engine:
         return [(ENGINE, "")]
-    workers = [who for who in said if who[0] == WORKER]
+    workers = [who for who in said if who[0] in (WORKER, LEFT)]
     if workers:
         return workers
     if watch.others_send:

@@ -18,7 +18,9 @@ from .outgoing import Unreachable, fetch
 PATH = "/v1/loads?include=disagg,queues"
 MAX_DP = 4096
 MAX_COUNT = 2**53
-AT_ONCE = 32
+AT_ONCE = 256
+"""Each may take as long as TIMEOUT_SECONDS, and a round ends with the last: by then the first answer must not be old."""
+
 TIMEOUT_SECONDS = 2.0
 
 # Where each count stands in a load. A section that the engine does not know is absent, which is not zero.

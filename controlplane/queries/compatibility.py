@@ -69,7 +69,7 @@ def pairs(
     """
     if not 1 <= limit <= MOST:
         raise Refused(f"limit must be between 1 and {MOST}, not {limit}", code="malformed")
-    fleet = [row for row in routable.instances(now=now) if not row.instance.retired]
+    fleet = [row for row in routable.wholes(now=now) if not row.instance.retired]
     prefills = _of_role(fleet, "prefill", prefill)
     decodes: list[RoutableRow | None] = list(_of_role(fleet, "decode", decode))
     if posted is not None and decode is None:

@@ -21,6 +21,9 @@ from .wording import ago, span
 
 __all__ = ["DrainRow", "Plan", "ReadingRow", "drain", "listing", "newest_of", "plan", "told"]
 
+UNWATCHED_SECONDS = 10
+"""The task looks every second or so: after this long without, somebody should see whether it runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
@@ -71,6 +74,7 @@ class DrainRow:
     empty_at: float | None
     ended_at: float | None
     ended_reason: str
+    # Its instance was retired with it, and still is.
     retired: bool = False
 
     @property
@@ -136,13 +140,15 @@ def told(row: DrainRow, *, now: float) -> list[str]:
     for reading in busy[:8]:
         where = "" if reading.dp is None else f" on dp{reading.dp}"
         said.append(f"{reading.who}{where}: {reading.detail} ({ago(reading.taken_at, now)}).")
-    if row.checked_at is None or now - row.checked_at > 10:
+    if now - (row.checked_at or row.started_at) > UNWATCHED_SECONDS:
         when = "yet" if row.checked_at is None else f"for {span(now - row.checked_at)}"
         said.append(f"Nobody has looked at it {when}: is the Celery worker running?")
     return said
 
 
 def _verdict(row: DrainRow) -> str:
+    if row.safe_to_delete and row.group is not None:
+        return "drained: its ranks hold nothing, and the other DP groups go on"
     if row.safe_to_delete:
         launch = f"launch {row.launch}" if row.launch is not None else "it"
         return f"drained: {launch} may be deleted"
@@ -163,12 +169,13 @@ def _rows(found: Iterable[Drain]) -> tuple[DrainRow, ...]:
     ids = {row.instance_id for row in rows}
     current = registered(ids)
     gone = Instance.objects.using(READER).filter(pk__in=ids, intent=Instance.Intent.RETIRED)
-    retired = set(gone.values_list("pk", flat=True))
+    retired = dict(gone.values_list("pk", "retired_at"))
     return tuple(
         _row(
             row,
             current[row.instance_id].number if row.instance_id in current else None,
-            retired=row.instance_id in retired,
+            # By this retirement, not by one before it was added again.
+            retired=row.ended_at is not None and row.ended_at == retired.get(row.instance_id),
         )
         for row in rows
     )

@@ -60,15 +60,15 @@ SELECT * FROM (SELECT {RANK}, ROW_NUMBER() OVER (
  FROM controlplane_launch l JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number
  WHERE (l.ended_at IS NULL OR l.ended_at > %s) AND r.left_at > %s {{more}}
 ) AS ranked WHERE place <= {NAMED} ORDER BY instance_id, place"""
+# From the instances that are in debt, which are few, to the newest such event of each: the ledger is long.
 REASONS = """
-SELECT e.instance, e.data FROM controlplane_event e JOIN (
- SELECT t.instance, MAX(t.revision) AS revision FROM controlplane_event t
- JOIN controlplane_instance i ON i.name = t.instance
- WHERE t.kind = 'health.turned' AND i.debt_since IS NOT NULL GROUP BY t.instance
-) AS latest ON latest.revision = e.revision"""
+SELECT i.name, e.data FROM controlplane_instance i JOIN controlplane_event e ON e.revision = (
+ SELECT t.revision FROM controlplane_event t WHERE t.instance = i.name AND t.kind = 'health.turned'
+ ORDER BY t.revision DESC LIMIT 1
+) WHERE i.debt_since IS NOT NULL{more}"""
 SESSIONS = """
 SELECT instance_id, SUM(CASE WHEN state = 'live' THEN 1 ELSE 0 END), SUM(CASE WHEN state = 'conflict' THEN 1 ELSE 0 END)
-FROM controlplane_engineinfo WHERE state <> 'retired' GROUP BY instance_id"""
+FROM controlplane_engineinfo WHERE state <> 'retired'{more} GROUP BY instance_id"""
 
 Key = tuple[int, int]
 
@@ -138,6 +138,8 @@ class _Parts:
     def __init__(self, only: int | None, *, now: float, term: int) -> None:
         self.term = term
         own = f" AND l.instance_id = {int(only)}" if only is not None else ""
+        owing = f" AND i.id = {int(only)}" if only is not None else ""
+        published = f" AND instance_id = {int(only)}" if only is not None else ""
         since = now - LATELY_SECONDS
         self.counts: dict[Key, int] = {}
         self.flag_counts: dict[int, int] = defaultdict(int)
@@ -153,8 +155,10 @@ class _Parts:
             self.launches[values[0]][launch.state] = launch
         self.flagged = self._ranks(FLAGGED.format(more=own), [])
         self.left = self._ranks(LEFT.format(more=own), [since, since])
-        self.reasons = {name: str(msgspec.json.decode(data)["reason"]) for name, data in _read(REASONS)}
-        self.sessions = {id_: (int(live), int(conflicts)) for id_, live, conflicts in _read(SESSIONS)}
+        turned = _read(REASONS.format(more=owing))
+        self.reasons = {name: str(msgspec.json.decode(data)["reason"]) for name, data in turned}
+        sessions = _read(SESSIONS.format(more=published))
+        self.sessions = {id_: (int(live), int(conflicts)) for id_, live, conflicts in sessions}
 
     def instance(self, row: Instance, beside: standing.Standing) -> InstanceRow:
         live, conflicts = self.sessions.get(row.pk, (0, 0))

@@ -52,8 +52,7 @@ def plan(name: str, *, group: int = ALL_GROUPS, min_ready: int = 0, now: float) 
     with snapshot():
         row, _ = instance(name, now=now)
         _check_group(row, group)
-        before = routable.instances(now=now)
-        after = routable.instances(now=now, without=(name, group))
+        before, after = routable.both(now=now, without=(name, group))
         chosen = selectors(name)
     own, left = routable.count(before, row.role), routable.count(after, row.role)
     pairs = [_pairs(rows) for rows in (before, after)]

@@ -17,7 +17,7 @@ from controlplane.domain.routable import Breaker, Health, Registration, Subject,
 from controlplane.models import ALL_GROUPS
 
 from . import fleet
-from .rows import InstanceRow, LeaderRow
+from .rows import FleetRow, InstanceRow, LeaderRow
 
 GROUPS = """
 SELECT r.instance_id, r.dp, COUNT(*), SUM(CASE WHEN r.contact = 'up' THEN 1 ELSE 0 END),
@@ -97,13 +97,21 @@ def instances(
     *, now: float, name: str | None = None, gateway: str | None = None, without: tuple[str, int] | None = None
 ) -> tuple[RoutableRow, ...]:
     """Every instance, or the named one; through any gateway, or one. `without`: as if this group (or -1) were cordoned."""
-    with fleet.snapshot():
-        found = fleet.fleet(now=now, name=name)
-        only = found.instances[0].id if name is not None and found.instances else None
-        groups = _groups(found.leader.token, only)
-        selectors = _Selectors(gateway)
-    rows = [_row(i, found.leader, groups.get(i.id, {}), selectors.of(i.name), now, without) for i in found.instances]
-    return tuple(rows)
+    facts = _Facts.read(now, name, gateway)
+    return tuple(facts.row(one, without) for one in facts.fleet.instances)
+
+
+def both(*, now: float, without: tuple[str, int]) -> tuple[tuple[RoutableRow, ...], tuple[RoutableRow, ...]]:
+    """Every instance as it is, and as if this group (or -1) were cordoned: the fleet is read and weighed once."""
+    facts = _Facts.read(now)
+    rows = tuple(facts.row(one) for one in facts.fleet.instances)
+    return rows, tuple(facts.row(row.instance, without) if row.name == without[0] else row for row in rows)
+
+
+def wholes(*, now: float) -> tuple[RoutableRow, ...]:
+    """Every instance as a whole, without its DP groups: to weigh each of those takes several times as long."""
+    facts = _Facts.read(now)
+    return tuple(RoutableRow(one, domain.explain(facts.subject(one)), ()) for one in facts.fleet.instances)
 
 
 def instance(name: str, *, now: float, gateway: str | None = None) -> RoutableRow:
@@ -152,6 +160,30 @@ class _Selectors:
         return (*self._gateways, *self._routers.get(name, ()))
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """All that is known of a fleet, or of one instance, as of one moment."""
+
+    fleet: FleetRow
+    groups: dict[int, dict[int, _Group]]
+    selectors: _Selectors
+    now: float
+
+    @staticmethod
+    def read(now: float, name: str | None = None, gateway: str | None = None) -> _Facts:
+        with fleet.snapshot():
+            found = fleet.fleet(now=now, name=name)
+            only = found.instances[0].id if name is not None and found.instances else None
+            return _Facts(found, _groups(found.leader.token, only), _Selectors(gateway), now)
+
+    def row(self, one: InstanceRow, without: tuple[str, int] | None = None) -> RoutableRow:
+        return _row(one, self.subject(one), self.groups.get(one.id, {}), without)
+
+    def subject(self, one: InstanceRow) -> Subject:
+        groups = self.groups.get(one.id, {})
+        return _subject(one, self.fleet.leader, groups, self.selectors.of(one.name), self.now)
+
+
 def _groups(term: int, only: int | None) -> dict[int, dict[int, _Group]]:
     more = f" AND l.instance_id = {int(only)}" if only is not None else ""
     found: dict[int, dict[int, _Group]] = defaultdict(dict)
@@ -160,15 +192,7 @@ def _groups(term: int, only: int | None) -> dict[int, dict[int, _Group]]:
     return found
 
 
-def _row(
-    row: InstanceRow,
-    leader: LeaderRow,
-    groups: dict[int, _Group],
-    selectors: tuple[str, ...],
-    now: float,
-    without: tuple[str, int] | None,
-) -> RoutableRow:
-    subject = _subject(row, leader, groups, selectors, now)
+def _row(row: InstanceRow, subject: Subject, groups: dict[int, _Group], without: tuple[str, int] | None) -> RoutableRow:
     if without is not None and without[0] == row.name:
         subject = _as_if_cordoned(subject, None if without[1] == ALL_GROUPS else without[1])
     size = row.expected // row.current.topology.dp if row.current else 0

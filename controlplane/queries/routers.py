@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -93,7 +93,7 @@ def workers(*, now: float) -> dict[str, Worker | NotNow]:
     A router's own breaker takes nobody off its list: it would never see him recover.
     """
     with snapshot():
-        verdicts = {row.name: row.verdict for row in routable.instances(now=now)}
+        verdicts = {row.name: row.verdict for row in routable.wholes(now=now)}
         known = list(Instance.objects.using(READER).order_by("name"))
     living = [one for one in known if one.intent != Instance.Intent.RETIRED]
     sharing = [one.name for one in living if not one.own_port and one.role != Instance.Role.DECODE]
@@ -152,3 +152,9 @@ def _rows(routers: Iterable[Router], members: Iterable[RouterMember]) -> tuple[R
         )
         for one in routers
     )
+
+
+def keyed(names: Collection[str]) -> list[str]:
+    """Those of `names` whose engine has an API key."""
+    found = Instance.objects.using(READER).filter(name__in=list(names)).exclude(engine_key="")
+    return sorted(found.values_list("name", flat=True))

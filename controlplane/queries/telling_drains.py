@@ -50,7 +50,8 @@ def _ended(d: Data) -> str:
         "forced": f"drain {d['drain']} of {_what(d)} was ended by force: it is not drained",
         "cancelled": f"drain {d['drain']} of {_what(d)} was cancelled",
     }[d["result"]]
-    safe = f"; launch {d['launch']} may be deleted" if d["safe_to_delete"] and d["launch"] is not None else ""
+    whole = d["safe_to_delete"] and d["launch"] is not None and d["dp"] is None
+    safe = f"; launch {d['launch']} may be deleted" if whole else ""
     return said + safe
 
 

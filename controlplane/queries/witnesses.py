@@ -13,7 +13,7 @@ from controlplane.databases import READER
 from controlplane.domain import drain as domain
 from controlplane.domain.admission import Admission, Cordon, Gateway, Router, Selectors, look
 from controlplane.domain.drain import Evidence, Memory, Progress, State
-from controlplane.domain.witness import ENGINE, GATEWAY, WORKER, Reading, Watch, open_requests
+from controlplane.domain.witness import ENGINE, GATEWAY, LEFT, WORKER, Reading, Watch, open_requests
 from controlplane.ledger.tail import Cursor, head, latest
 from controlplane.models import Drain, Instance, Launch, OpenRooms, RouterMember
 from controlplane.models import Gateway as GatewayModel
@@ -115,7 +115,7 @@ def registered(ids: Iterable[int]) -> dict[int, Registered]:
 def _selectors(names: Sequence[str]) -> dict[str, Selectors]:
     at: Cursor = head()
     gateways = [
-        Gateway(g.name, g.seen_at, g.lease_seconds, g.acknowledged_ledger, g.acknowledged_revision)
+        Gateway(g.name, g.seen_at, g.lease_seconds, g.acknowledged_ledger, g.acknowledged_revision, g.registered_at)
         for g in GatewayModel.objects.using(READER).filter(left_at=None).order_by("name")
     ]
     routers = RouterModel.objects.using(READER).in_bulk()
@@ -171,10 +171,11 @@ def _of_engine(loads: Loads, role: str) -> Iterable[Reading]:
 def _of_reports(rows: Iterable[OpenRooms], launch: Registered | None, leases: Mapping[str, float]) -> Iterable[Reading]:
     for row in rows:
         if row.kind == OpenRooms.Kind.GATEWAY:
-            # One that has left has no say any more.
-            if row.source not in leases:
+            # One that has left has no say any more, but what it left open is open until somebody else knows better.
+            gone = row.source not in leases
+            if gone and (not row.open_rooms or (launch is not None and _of_another_launch(row, launch))):
                 continue
-            kind, lease = GATEWAY, leases[row.source]
+            kind, lease = (LEFT, 0.0) if gone else (GATEWAY, leases[row.source])
         else:
             if launch is not None and _of_another_launch(row, launch):
                 continue

@@ -4,7 +4,13 @@ from celery import shared_task
 
 from controlplane.commands import routers
 
+from .rounds import Rounds
+
+_rounds = Rounds()
+
 
 @shared_task
 def reconcile_routers() -> None:
-    routers.reconcile()
+    with _rounds.place() as place:
+        if place:
+            routers.reconcile()

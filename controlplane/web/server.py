@@ -11,6 +11,8 @@ from django.conf import settings
 
 from controlplane.web import health
 
+from .patience import Patient
+
 GRACE_SECONDS = 5
 STUCK_MILLISECONDS = 30_000
 # The stream takes no messages at all.
@@ -50,6 +52,7 @@ def serve(listener: socket.socket) -> None:
     config = uvicorn.Config(
         "controlplane.asgi:application",
         lifespan="off",
+        http=Patient,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import pytest
+from django.test import RequestFactory
+from ipware import get_client_ip
 
 from controlplane import logs
 from controlplane.floodgate import FloodGate, Verdict
@@ -93,3 +95,37 @@ def test_the_gate_forgets_the_oldest_source_but_not_what_it_owes():
     verdicts = [gate.admit(f"later {n}", "refused", now=1.0) for n in range(20)]
     assert len(gate) == 10
     assert sum(verdict.suppressed for verdict in verdicts) == 3
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_what_opens_a_door_is_in_no_log_line_however_it_got_there(form):
+    token, link = "pdcp_" + "0a" * 32, "W" * 43
+    assert token not in logs.escape(f"{'x' * 1960} {token}"), "cut off in its middle, too"
+    lines = written_by(
+        f"log = structlog.get_logger('x')\n"
+        f"log.warning('request_finished', request='GET /api/v1/fleet?token={token}', more={{'a': [{token!r}]}})\n"
+        f"log.warning('request_finished', request='POST /sign-in/{link}/')\n"
+        f"logging.getLogger('django.request').warning('%s: %s', 'Bad Request', '/sign-in/{link}/')\n"
+        f"try: raise ValueError('/sign-in/{link}/ {token}')\nexcept ValueError: log.exception('failed')",
+        form,
+    )
+    assert "pdcp_0a0a0a0a0a" in lines[0], "who it was can still be told"
+    assert not [line for line in lines if token in line or link in line]
+    assert all("/sign-in/" in line for line in lines[1:3])
+
+
+def test_whoever_is_refused_page_after_page_does_not_fill_the_log():
+    code = (
+        "log = logging.getLogger('django.request')\n"
+        "from types import SimpleNamespace as Asked\n"
+        "one, other = (Asked(META={'REMOTE_ADDR': ip}) for ip in ('10.0.0.1', '10.0.0.2'))\n"
+        "for n in range(1000): log.warning('%s: %s', 'Not Found', f'/{n}', extra={'request': one})\n"
+        "log.warning('%s: %s', 'Not Found', '/other', extra={'request': other})\n"
+    )
+    lines = written_by(code, "json")
+    assert len(lines) == 6 and "/other" in lines[-1]
+
+
+def test_the_address_in_the_log_is_not_what_a_header_says():
+    forged = {"HTTP_X_FORWARDED_FOR": "8.8.8.8", "HTTP_X_REAL_IP": "8.8.8.8", "HTTP_X_CLIENT_IP": "8.8.8.8"}
+    assert get_client_ip(RequestFactory().get("/", REMOTE_ADDR="10.0.0.9", **forged))[0] == "10.0.0.9"

@@ -11,10 +11,16 @@ HERE, AFAR = [0, 0, 0, 0], [1, 0, 0, 0]
 
 
 def beat(server: Server, instance: str, *slots: list[int]) -> list[dict[str, Any]]:
+    said = knock(server, instance, *slots)
+    assert said is not None
+    return said
+
+
+def knock(server: Server, instance: str, *slots: list[int]) -> list[dict[str, Any]] | None:
+    """What it is told; None when it is turned away."""
     body = {"worker": f"{instance}-worker", "slots": slots, "lease_seconds": 60}
     answer = server.kv(instance)("POST", "/pd/v1/heartbeats", js=body)
-    assert answer.status == 200, answer
-    return answer.json()["directives"]
+    return answer.json()["directives"] if answer.status == 200 else None
 
 
 def told(server: Server, instance: str, *slots: list[int], wanted: list[dict[str, Any]]) -> None:
@@ -57,6 +63,20 @@ def test_workers_of_a_draining_instance_or_dp_group_are_told_and_others_are_not(
     assert beat(server, "part", HERE) == []
     command(server, "uncordon", "part", "--dp", "1", "--reason", "because a test asks")
     told(server, "part", AFAR, wanted=[])
+
+
+def test_what_was_retired_while_a_dp_group_of_it_drained_does_not_drain_when_it_is_added_again(serve):
+    server = serve("part", PDCP_PROBE_NETWORKS="none")
+    register(server, "part", groups=2)
+    command(server, "drain", "part", "--dp", "1", "--reason", "because a test asks")
+    told(server, "part", AFAR, wanted=[{"do": "drain"}])
+    command(server, "retire", "part", "--reason", "because a test asks")
+    command(server, "instances", "add", "part", "--reason", "because a test asks")
+    end = time.monotonic() + PATIENCE_SECONDS
+    # It is 404 until the process has heard that it was added again.
+    while (said := knock(server, "part", AFAR)) is None or {"do": "drain"} in said:
+        assert time.monotonic() < end, said
+        time.sleep(0.05)
 
 
 def test_who_was_told_to_register_again_is_told_so_by_the_process_that_took_over(serve):

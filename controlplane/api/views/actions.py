@@ -15,7 +15,7 @@ from controlplane.models.intent import ALL_GROUPS
 
 from ..answers.changes import ChangedAnswer, changed_document, plan_document
 from ..bodies import Query, Reason
-from ..etags import tag
+from ..etags import instance_version, tag
 from ..fields import Choice, Flag, Group, Number, SlotKey, Whole
 from ..rehearsal import rehearse
 from ..view import View
@@ -190,7 +190,7 @@ class Retire(Action):
 
     def act(self, name: str) -> Outcome:
         done = instances.retire(name, expected=self.expected, **self.by)
-        return Outcome(done.changed, done.sentence, intent="retired")
+        return Outcome(done.changed, done.sentence, intent="retired", version=instance_version(name))
 
     def plan(self, name: str) -> dict[str, Any] | None:
         return plan_document(drains.plan(name, group=ALL_GROUPS, now=self.now))
@@ -206,6 +206,10 @@ class Asking(Action):
     def act(self, name: str) -> Outcome:
         number = requests.make(self.action, name, self.body.get("slot"), **self.by)
         sentence = f"request {number} is with the bootstrap process"
+        if self.query["dry_run"]:
+            sentence = (
+                f"the bootstrap process would be asked for it ({self.action}); it alone knows what it would answer"
+            )
         return Outcome(True, sentence, operation=f"request-{number}")
 
 

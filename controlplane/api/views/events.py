@@ -18,6 +18,7 @@ from ..answers.events import EventAnswer, EventsAnswer, FleetAnswer
 from ..bodies import Query
 from ..etags import unchanged
 from ..fields import AsOf, Number, Text, Whole
+from ..renderers import PlainJson
 from ..view import View
 from ..waiting import MOST_SECONDS
 
@@ -95,6 +96,7 @@ class FleetQuery(Query):
 class Fleet(View):
     """The fleet."""
 
+    renderer_classes = [PlainJson]
     verbs = {"GET": READ}
     scope = "asked"
     queries = {"GET": FleetQuery}

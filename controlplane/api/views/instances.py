@@ -63,6 +63,7 @@ class Instances(View):
     queries = {"GET": InstanceFilters}
     bodies = {"POST": NewInstance}
     answers = {"GET": {200: InstancesAnswer}, "POST": {201: DoneAnswer}}
+    tagged = {"POST": VERSION}
     action = "instance.add"
 
     def get(self, request: Request) -> Response:
@@ -89,7 +90,7 @@ class Instances(View):
         name = self.body.pop("name")
         made = instances.add(name, **self.body, actor=self.who.name)
         self.body["name"] = name
-        return self.say(done(made), status=201, location=f"/api/v1/instances/{name}")
+        return self.say(done(made), status=201, etag=tag(instance_version(name)), location=f"/api/v1/instances/{name}")
 
     def _wanted(self, row: InstanceRow) -> bool:
         exact = (key for key in ("role", "intent", "state", "serving") if key in self.query)
@@ -126,7 +127,8 @@ class OneInstance(View):
         return tag(instance_version(name))
 
     def action_of(self, request: Any) -> str:
-        return {"PATCH": "instance.edit", "DELETE": "instance.retire"}[request.method]
+        known = {"PATCH": "instance.edit", "DELETE": "instance.retire"}
+        return known.get(request.method) or super().action_of(request)
 
 
 def bootstrap_document(found: FleetRow, *, now: float) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.access.roles import OPERATE, READ
+from controlplane.access.roles import ADMINISTER, OPERATE, READ, Who
 from controlplane.commands import routers as commands
+from controlplane.domain.errors import Refused
 from controlplane.queries import routers
 
 from ..answers.changes import DoneAnswer, done
@@ -48,6 +50,7 @@ class Routers(View):
     queries = {"GET": Paged}
     bodies = {"POST": NewRouter}
     answers = {"GET": {200: RoutersAnswer}, "POST": {201: DoneAnswer}}
+    tagged = {"POST": VERSION}
     action = "router.add"
 
     def get(self, request: Request) -> Response:
@@ -58,8 +61,10 @@ class Routers(View):
 
     def post(self, request: Request) -> Response:
         """Name a router, and the instances it shall know"""
+        check_keys(self.who, self.body["instances"])
         made = commands.add(**self.body, actor=self.who.name)
-        return self.say(done(made), status=201, location=f"/api/v1/routers/{self.body['name']}")
+        name = self.body["name"]
+        return self.say(done(made), status=201, etag=tag(made.version), location=f"/api/v1/routers/{name}")
 
 
 class OneRouter(View):
@@ -79,6 +84,9 @@ class OneRouter(View):
 
     def patch(self, request: Request, router: str) -> Response:
         """Change where a router is, or which instances it shall know"""
+        members = [member.instance for member in routers.router(router).members]
+        if "url" in self.body or "instances" in self.body:
+            check_keys(self.who, self.body.get("instances", members))
         changed = commands.edit(router, **self.body, expected=self.expected, actor=self.who.name)
         return self.say(done(changed), etag=tag(routers.router(router).version))
 
@@ -88,4 +96,15 @@ class OneRouter(View):
         return self.say(done(removed))
 
     def action_of(self, request: Any) -> str:
-        return {"PATCH": "router.edit", "DELETE": "router.remove"}[request.method]
+        known = {"PATCH": "router.edit", "DELETE": "router.remove"}
+        return known.get(request.method) or super().action_of(request)
+
+
+def check_keys(who: Who, names: Collection[str]) -> None:
+    """A router is given the API keys of its workers: whoever chooses it chooses who learns them."""
+    keyed = routers.keyed(names)
+    if keyed and not who.may(ADMINISTER):
+        raise Refused(
+            f"the engine of {keyed[0]} has an API key, which the router would be given: an administrator must name it",
+            code="forbidden",
+        )

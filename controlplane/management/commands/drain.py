@@ -32,10 +32,12 @@ class Command(ActingCommand):
         what.add_argument("--cancel", action="store_true", help="end the drain, and use it again")
         what.add_argument("--force", action="store_true", help="wait no longer: what is in flight may be lost")
         parser.add_argument(
-            "--to", choices=("enabled", "cordoned"), default="enabled", help="with --cancel: what it is to be then"
+            "--to", choices=("enabled", "cordoned"), help="with --cancel: what it is to be then (default enabled)"
         )
 
     def operate(self, options: dict[str, Any]) -> int:
+        if options["to"] and not options["cancel"]:
+            raise Refused("--to says what it is to be after --cancel; give both", code="malformed")
         if options["dry_run"]:
             return self._plan(options)
         if options["watch"] and (options["cancel"] or options["force"]):
@@ -52,7 +54,7 @@ class Command(ActingCommand):
     def _act(self, options: dict[str, Any]) -> drains.Changed:
         name, asked = options["name"], self.asked(options)
         if options["cancel"]:
-            return drains.cancel(name, to=options["to"], **asked)
+            return drains.cancel(name, to=options["to"] or "enabled", **asked)
         if options["force"]:
             return drains.force(name, **asked)
         deadline = options["deadline"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
+from controlplane.domain.errors import Refused
 from controlplane.domain.routable import Reason, Verdict
 from controlplane.management.documents import verdict_document
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, local
@@ -33,7 +34,7 @@ class Command(OperatorCommand):
 
     def operate(self, options: dict[str, Any]) -> int:
         if bool(options["name"]) == options["routable"]:
-            raise CommandError("name an instance, or say --routable")
+            raise Refused("name an instance, or say --routable", code="malformed")
         code = OK
 
         def look(now: float) -> tuple[Any, Print]:

@@ -30,7 +30,7 @@ class Command(OperatorCommand):
         add.add_argument("--own-port", type=int, metavar="PORT", help="a KV port that means this instance alone")
         add.add_argument("--host-alias", metavar="NAME", help="a DNS name that means this instance alone")
         add.add_argument("--engine-url", default="", metavar="URL", help="its engine's HTTP server, asked for its load")
-        edit = actions.add_parser("edit", help="change or take away its port or its alias")
+        edit = actions.add_parser("edit", help="change or take away its port, its alias or its engine's URL")
         edit.add_argument("name", metavar="NAME")
         for option, metavar, kind in (
             ("own-port", "PORT", int),

@@ -1,6 +1,7 @@
 """The bootstrap doors: who may write, read and fetch engine info, against a real process on either kind of database."""
 
 import base64
+import json
 import socket
 import time
 
@@ -179,6 +180,20 @@ HOSTILE = [
     b"X-PD-Token:",
     b"Authorization: Bearer " + b"x" * 1_000_000,
 ]
+
+
+def test_a_token_that_is_revoked_while_its_body_is_under_way_publishes_nothing(ann, guarded):
+    token = make(ann, "register", instance="a")
+    process = guarded(PDCP_REGISTER_BY="token")
+    assert statuses(writes(process, **bearer(token))) == {200}
+    body = json.dumps(engine_info(tp_rank=1)).encode()
+    named = {"X-PD-Instance": "a", "Content-Type": "application/json", **bearer(token)}
+    whole = request("PUT", "/register_transfer_engine_info", body, named)
+    with Wire(process.engine_port) as wire:
+        wire.send(whole[:-10])
+        assert tokens.revoke(token[:15], "ann", "lost")
+        eventually(lambda: statuses(writes(process, **bearer(token))) == {401})
+        assert wire.send(whole[-10:]).answer().status == 401
 
 
 @pytest.mark.parametrize("by", ["network", "token"])

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from controlplane.access import links
 from controlplane.models.access import SignInLink
@@ -32,6 +34,12 @@ def test_a_token_that_was_never_issued_is_refused(token):
     links.issue(now=NOW)
     with pytest.raises(links.LinkRefused):
         links.redeem(token, now=NOW)
+
+
+def test_whoever_tries_tokens_that_do_not_exist_writes_nothing():
+    with CaptureQueriesContext(connection) as ran, pytest.raises(links.LinkRefused):
+        links.redeem("x" * 43, now=NOW)
+    assert not [query for query in ran.captured_queries if query["sql"].startswith("UPDATE")]
 
 
 def test_the_token_itself_is_not_stored():

@@ -93,6 +93,13 @@ def test_an_account_can_be_tried_a_few_times_from_wherever_whichever_form_asks(o
     assert Client().post(f"/sign-in/{link}/").status_code == 302
 
 
+def test_a_link_that_does_not_work_is_kept_as_a_try_without_the_link():
+    link = "L" * 43
+    assert Client().post(f"/sign-in/{link}/", REMOTE_ADDR="10.0.0.77").status_code == 403
+    assert kept() == [("sign-in", "(link)", False, 403, "10.0.0.77")]
+    assert link not in str(list(Attempt.objects.values()))
+
+
 def test_signing_in_gives_an_account_its_tries_back_and_an_address_not():
     for number in range(3):
         User.objects.create_user(f"u{number}", password=PASSWORD)

@@ -116,7 +116,16 @@ def test_no_page_shows_a_secret_or_runs_anything_inline(people, stored):
 def test_a_secret_cannot_be_guessed_by_filtering(people, stored):
     for model in stored:
         for column in SECRETS.get(model.__name__, ()):
-            assert people["admin"].get(f"{list_of(model)}?{column}__startswith=s").status_code == 400
+            names = [column, "pk"] if column == model._meta.pk.name else [column]
+            for name in names:
+                assert people["admin"].get(f"{list_of(model)}?{name}__startswith=s").status_code == 400, name
+
+
+def test_a_list_in_a_popup_does_not_name_rows_by_a_hidden_key(people, stored):
+    for model, row in stored.items():
+        if model._meta.pk.name in SECRETS.get(model.__name__, ()):
+            for query in ("_popup=1", f"_popup=1&_to_field={model._meta.pk.name}"):
+                assert str(row.pk) not in people["admin"].get(f"{list_of(model)}?{query}").content.decode(), model
 
 
 def test_engine_bodies_are_never_loaded(people, stored):

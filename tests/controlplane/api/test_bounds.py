@@ -1,5 +1,6 @@
 """Bodies that are too large end before Django has them, with or without their length."""
 
+import asyncio
 import json
 
 import httpx
@@ -56,6 +57,40 @@ async def test_a_declared_length_past_the_limit_is_refused_unread():
 async def test_a_body_without_its_length_is_cut_off_where_it_passes_the_limit():
     status, body, taken, read = await ask([b"x" * 600] * 1000)
     assert (status, json.loads(body)["code"], taken, read) == (413, "too_large", 2, None)
+
+
+async def test_a_body_that_does_not_come_is_waited_for_so_long_and_no_longer():
+    behind, sent, parts = Behind(), [], [{"type": "http.request", "body": b"{", "more_body": True}]
+
+    async def receive():
+        return parts.pop() if parts else await asyncio.Event().wait()
+
+    async def send(message) -> None:
+        sent.append(message)
+
+    async with asyncio.timeout(20):
+        await bounded(behind, seconds=0.1)({"type": "http", "headers": []}, receive, send)
+    assert (sent[0]["status"], json.loads(sent[1]["body"])["code"], behind.read) == (503, "timeout", None)
+    assert (b"connection", b"close") in sent[0]["headers"]
+
+
+async def test_whoever_waits_for_an_answer_after_the_body_may_take_as_long_as_it_takes():
+    gone = asyncio.Event()
+
+    async def receive():
+        if not gone.is_set():
+            gone.set()
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await asyncio.sleep(0.3)
+        return {"type": "http.disconnect"}
+
+    async def behind(scope, receive, send) -> None:
+        assert [(await receive())["type"] for _ in range(2)] == ["http.request", "http.disconnect"]
+
+    async def send(message) -> None:
+        raise AssertionError(message)
+
+    await bounded(behind, seconds=0.1)({"type": "http", "headers": []}, receive, send)
 
 
 async def test_django_itself_never_gets_what_is_too_large():

@@ -24,6 +24,7 @@ def last_event() -> Event:
 def test_an_instance_is_added_edited_and_retired_with_who_and_why(operator):
     made = operator.post("instances", {"name": "a", "own_port": 9101, "reason": "new rack"})
     assert (made.status, made.headers["Location"]) == (201, "/api/v1/instances/a")
+    assert made.headers["ETag"] == operator.get("instances/a").headers["ETag"]
     assert made.json["sentence"] == "a was added as prefill, reached by port 9101"
     assert (last_event().actor, last_event().reason) == ("operator-ann", "new rack")
     again = operator.post("instances", {"name": "a"})
@@ -61,8 +62,11 @@ def test_edits_need_if_match_and_two_who_edit_at_once_do_not_overwrite_each_othe
     assert stale.json["difference"]["own_port"] == {"expected": None, "now": 9102}
     assert stale.json["difference"]["changed_by"] == {"now": "bob"}
     assert Instance.objects.get(name="a").own_port == 9102
-    for tag in ('"nonsense"', 'W/"1"', "1", '"1'):
-        assert operator.patch("instances/a", {"own_port": 9101}, If_Match=tag).status == 412
+    for tag in ('"nonsense"', 'W/"1"', "1", '"1', '"99"'):
+        never = operator.patch("instances/a", {"own_port": 9101}, If_Match=tag)
+        assert (never.status, never.json["difference"]["intent"]) == (412, {"now": "enabled"})
+        assert never.json["detail"].startswith("a is at version 2, and never was at the one that was named")
+        assert never.json["difference"]["version"] == {"expected": 99 if "99" in tag else None, "now": 2}
     for tag in ('"1", "2"', ""):
         assert operator.patch("instances/a", {"own_port": 9101}, If_Match=tag).status == 400
     assert operator.patch("instances/a", {"own_port": 9101}, If_Match="*").status == 200
@@ -119,6 +123,7 @@ def test_a_dry_run_answers_the_plan_and_changes_nothing(operator):
     for action in ("cordon", "uncordon", "cancel-drain", "retire", "evict", "reregister"):
         tried = operator.post(f"instances/prefill-a/{action}", {}, query={"dry_run": "true"})
         assert (tried.status, tried.json["dry_run"]) == (200, True), (action, tried)
+        assert "is with the bootstrap process" not in tried.json["sentence"], "nobody was asked"
     assert operator.post("instances/prefill-a/force-drain", {}, query={"dry_run": "true"}).status == 409
     assert (last_event().revision, Drain.objects.count(), Request.objects.count()) == (head, 0, 0)
     assert not GroupIntent.objects.exists()
@@ -174,7 +179,7 @@ def test_routers_are_named_edited_and_let_go(operator):
     made = operator.post(
         "routers", {"name": "r", "url": "http://10.0.0.8:30000", "instances": ["a"], "api_key": "sk-1"}
     )
-    assert (made.status, made.headers["Location"]) == (201, "/api/v1/routers/r")
+    assert (made.status, made.headers["Location"], made.headers["ETag"]) == (201, "/api/v1/routers/r", '"1"')
     told = operator.get("routers/r")
     assert (told.json["has_key"], [member["instance"] for member in told.json["members"]]) == (True, ["a"])
     assert "sk-1" not in told.response.content.decode()
@@ -195,3 +200,18 @@ def test_a_gateway_that_left_is_only_listed_when_asked_for(operator):
     assert (last_event().kind, last_event().data) == ("gateway.left", last_event().data)
     assert operator.get("gateways").json["items"] == []
     assert [row["state"] for row in operator.get("gateways", {"left": "true"}).json["items"]] == ["left"]
+
+
+def test_a_router_that_would_be_given_an_engines_key_is_named_by_an_administrator(operator, admin):
+    assert operator.post("instances", {"name": "a"}).status == 201
+    told = operator.get("instances/a")
+    key = {"engine_url": "http://10.0.0.7:30000", "engine_key": "sk-engine", "reason": "a test"}
+    assert operator.patch("instances/a", key, If_Match=told.headers["ETag"]).status == 200
+    mine = {"name": "r", "url": "http://10.0.0.8:30000", "instances": ["a"], "reason": "a test"}
+    refused = operator.post("routers", mine)
+    assert refused.status == 403 and "an administrator must name it" in refused.json["detail"]
+    made = admin.post("routers", mine)
+    assert made.status == 201
+    elsewhere = {"url": "http://10.0.0.9:30000", "reason": "a test"}
+    assert operator.patch("routers/r", elsewhere, If_Match=made.headers["ETag"]).status == 403
+    assert admin.patch("routers/r", elsewhere, If_Match=made.headers["ETag"]).status == 200

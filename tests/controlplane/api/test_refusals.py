@@ -9,6 +9,7 @@ from django.test import Client, override_settings
 from controlplane.api import bodies
 from controlplane.commands import instances
 from controlplane.databases import FACTS, READER
+from controlplane.models.access import Attempt
 from controlplane.queries import fleet
 from tests.controlplane.api.client import Api, person, token_of
 
@@ -92,6 +93,21 @@ def test_unknown_paths_and_methods_are_problems_too(viewer, stranger):
     assert (head.status_code, head.content) == (200, b"")
 
 
+def test_a_method_that_a_path_does_not_have_is_405_for_everybody_and_never_a_failure(viewer, stranger):
+    for who in (viewer, stranger):
+        for method, path in (("post", "instances/a"), ("put", "instances/a"), ("post", "routers/r"), ("put", "events")):
+            refused = who.ask(method, path)
+            assert (refused.status, refused.code) == (405, "method_not_allowed"), (method, path)
+
+
+def test_what_nobody_may_do_is_kept_as_refused_and_in_bounds(viewer):
+    for _ in range(70):
+        assert viewer.ask("put", "fleet").status == 405
+    kept = Attempt.objects.filter(source=viewer.source)
+    assert not kept.filter(allowed=True).exists()
+    assert 0 < kept.count() <= 60
+
+
 def test_a_parameter_is_given_once_and_known(viewer):
     assert pointers(viewer.get("instances?limit=1&limit=2")) == {"?limit": "repeated"}
     assert pointers(viewer.get("instances", {"format": "xml"})) == {"?format": "unknown"}
@@ -99,6 +115,11 @@ def test_a_parameter_is_given_once_and_known(viewer):
     assert pointers(viewer.get("fleet", {"x": "\x00"})) == {"?x": "unknown"}
     assert pointers(viewer.get("events", {"actor": "a\x00"})) == {"?actor": "null_characters_not_allowed"}
     assert viewer.get("instances", {"limit": "99999999999999999999999"}).status == 400
+
+
+def test_a_slash_too_many_is_told(viewer):
+    assert viewer.get("instances/").json["detail"].endswith("without a slash at the end")
+    assert "slash" not in viewer.get("nothing").json["detail"]
 
 
 def test_nobody_known_is_401_and_nobody_allowed_is_403(stranger):
@@ -110,7 +131,9 @@ def test_nobody_known_is_401_and_nobody_allowed_is_403(stranger):
     viewer = Api(user=person("viewer")).post("instances", {"name": "a"})
     assert viewer.json["detail"] == "viewer-ann is a viewer; this needs the role operator"
     robot = Api(token=token_of("read")).post("instances", {"name": "a"})
-    assert robot.json["detail"] == "this token was not given operate"
+    assert robot.json["detail"] == "this token was not given the verb operate"
+    mayor = Api(token=token_of("read")).get("tokens")
+    assert mayor.json["detail"] == "no token may do this: it needs an administrator who is signed in"
 
 
 def test_a_session_needs_the_csrf_token_and_a_machine_does_not(operator):

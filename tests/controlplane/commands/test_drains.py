@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from controlplane.commands import drains, gateways, instances, intent
+from controlplane.commands import drains, gateways, instances, intent, watching
 from controlplane.databases import FACTS
 from controlplane.domain.errors import Refused
 from controlplane.domain.topology import Topology
@@ -214,6 +214,30 @@ def test_without_anybody_who_selects_it_is_never_drained_and_force_has_its_own_n
         drains.force("prefill-a", group=1, **WHO)
 
 
+def test_what_a_gateway_left_open_is_open_until_the_engine_says_otherwise(asked, engine, look):
+    """Where gateways are the only witnesses, the last word of one that left is that something is open."""
+    instances.edit("prefill-a", engine_url="", **WHO)
+    join("g2")
+    drains.drain("prefill-a", **WHO)
+
+    def report(name: str, count: int) -> None:
+        rooms = [{"instance": "prefill-a", "dp": dp, "open_rooms": count, "age_seconds": 0} for dp in (0, 1)]
+        gateways.report_open_rooms("gateway", name, rooms, look.now)
+
+    acknowledge("g1")
+    acknowledge("g2")
+    report("g2", 3)
+    gateways.leave("g2")
+    for _ in range(4):
+        look()
+        report("g1", 0)
+    assert the_drain().progress != "drained"
+    assert any("former gateway g2" in said for said in the_drain().blockers)
+    instances.edit("prefill-a", engine_url=engine.url, **WHO)
+    look(4)
+    assert the_drain().progress == "drained"
+
+
 def test_past_its_deadline_it_is_overdue_and_can_still_be_drained(asked, engine, look):
     engine.counts[0].running = 1
     drains.drain("prefill-a", deadline_at=time.time() + 5, **WHO)
@@ -334,3 +358,41 @@ def test_what_was_drained_and_then_retired_may_still_be_deleted_until_it_is_adde
     assert the_drain().safe_to_delete
     instances.add("prefill-a", **WHO)
     assert not the_drain().safe_to_delete
+    # Retired once more, this time without a drain: what was proven before it served again proves nothing.
+    instances.retire("prefill-a", **WHO)
+    assert not the_drain().safe_to_delete
+
+
+def test_a_gateway_that_starts_anew_between_two_looks_begins_the_proof_anew(asked, engine, look):
+    drains.drain("prefill-a", **WHO)
+    acknowledge()
+    look(2)
+    assert the_drain().progress == "empty"
+    # Before it had read the ledger it may have admitted something: the zero of before is from before.
+    gateways.join("g1", "", 600.0, look.now + 0.5)
+    acknowledge(now=look.now + 0.6)
+    look(2)
+    assert the_drain().progress == "empty"
+    look()
+    assert the_drain().progress == "drained"
+
+
+def test_a_look_that_is_overtaken_by_a_later_one_counts_no_more(asked, engine, look, monkeypatch):
+    drains.drain("prefill-a", **WHO)
+    acknowledge()
+    look()
+    ask = watching._ask
+
+    def slow(clock):
+        loads = ask(clock)
+        monkeypatch.setattr(watching, "_ask", ask)
+        engine.counts[0].running = 1
+        drains.check(look.now + 3.0)
+        engine.counts[0].running = 0
+        return loads
+
+    monkeypatch.setattr(watching, "_ask", slow)
+    drains.check(look.now + 1.0)
+    assert the_drain().progress == "waiting"
+    drains.check(look.now + 4.0)
+    assert the_drain().progress == "empty", "one zero after work was seen is not two in a row"

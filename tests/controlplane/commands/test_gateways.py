@@ -107,14 +107,16 @@ def test_whoever_never_joined_or_has_left_is_told_to_join():
         gateways.leave("g", now=NOW)
 
 
-def test_a_gateway_that_leaves_takes_its_verdicts_and_rooms_along():
+def test_a_gateway_that_leaves_takes_its_verdicts_along_but_not_what_it_left_open():
     gateways.join("g", "", 15, NOW)
     gateways.report_breakers("g", [{"instance": "p", "state": "open"}], NOW)
-    gateways.report_open_rooms("gateway", "g", [{"instance": "p", "open_rooms": 3, "age_seconds": 0}], NOW)
+    rooms = [{"instance": "p", "dp": dp, "open_rooms": 3 * dp, "age_seconds": 0} for dp in (0, 1)]
+    gateways.report_open_rooms("gateway", "g", rooms, NOW)
     assert gateways.leave("g", now=NOW + 1, **WHO)
     assert not gateways.leave("g", now=NOW + 2)
     assert told("gateway.left") == [{"gateway": "g", "why": "it was removed"}]
-    assert not Breaker.objects.using(FACTS).exists() and not OpenRooms.objects.using(FACTS).exists()
+    assert not Breaker.objects.using(FACTS).exists()
+    assert list(OpenRooms.objects.using(FACTS).values_list("group", "open_rooms")) == [(1, 3)]
     assert queries.listing() == () and queries.listing(left=True)[0].state(NOW) == "left"
     with pytest.raises(Refused, match="no gateway is named h"):
         gateways.leave("h")

@@ -151,6 +151,24 @@ def test_an_engine_is_named_by_its_url_and_its_key_is_sealed_and_said_nowhere():
     assert (stored("a").engine_url, stored("a").engine_key) == ("", "")
 
 
+def test_a_key_does_not_follow_its_engine_to_another_address():
+    instances.add("a", engine_url="http://node-1:30000", engine_key="k" * 20, **WHO)
+    before = head()
+    for elsewhere in ("http://node-2:30000", "http://node-1:30001", "https://node-1:30000"):
+        with pytest.raises(Refused, match="its API key") as refusal:
+            instances.edit("a", engine_url=elsewhere, **WHO)
+        assert refusal.value.code == "conflict" and "k" * 20 not in refusal.value.sentence
+    assert head() == before
+    assert instances.edit("a", engine_url="http://node-1:30000/v2", **WHO).changed, "the same server"
+    assert instances.edit("a", engine_url="http://node-2:30000", engine_key="other", **WHO).changed
+    assert secrets.unseal(stored("a").engine_key) == "other"
+    instances.edit("a", engine_url=None, **WHO)
+    assert stored("a").engine_key == "", "where there is no engine there is no key"
+    instances.edit("a", engine_key="early", **WHO)
+    with pytest.raises(Refused, match="its API key"):
+        instances.edit("a", engine_url="http://node-3:30000", **WHO)
+
+
 def test_every_change_counts_and_whoever_saw_an_older_one_is_told_what_is_different():
     instances.add("a", own_port=9101, **WHO)
     assert stored("a").version == 1

@@ -50,7 +50,7 @@ def test_an_instance_is_cordoned_once_and_enabled_again_with_who_and_why(world):
 
 def test_a_dp_group_has_an_intent_of_its_own_and_counts_the_same_version(world):
     assert intent.cordon("prefill-a", group=1, **WHO).sentence == (
-        "dp1 of prefill-a is cordoned: gateways send nothing new to it"
+        "dp1 of prefill-a is cordoned: the gateways and routers known here send nothing new to it"
     )
     assert (groups(), stored().intent, stored().version) == ({1: "cordoned"}, "enabled", 2)
     intent.cordon("prefill-a", **WHO)

@@ -3,7 +3,7 @@
 import pytest
 
 from controlplane.access.secrets import unseal
-from controlplane.commands import instances, routers
+from controlplane.commands import drains, instances, routers
 from controlplane.databases import FACTS
 from controlplane.domain.errors import Refused
 from controlplane.ledger.tail import after, head
@@ -35,6 +35,16 @@ def test_a_router_is_added_with_its_members_and_told():
         ["d", "p"],
     )
     assert "key-R" not in repr(event) and "key-R" not in repr(row)
+
+
+def test_a_key_does_not_follow_its_router_to_another_address():
+    routers.add("r", URL, ["p"], "", "key-R", **WHO)
+    with pytest.raises(Refused, match="its key") as refusal:
+        routers.edit("r", url="http://127.0.0.1:30177", **WHO)
+    assert refusal.value.code == "conflict" and "key-R" not in refusal.value.sentence
+    assert queries.router("r").url == URL
+    assert routers.edit("r", url="http://127.0.0.1:30177", api_key="new", **WHO).changed
+    assert unseal(Router.objects.using(FACTS).get().api_key) == "new"
 
 
 REFUSALS = [
@@ -92,10 +102,22 @@ def test_a_member_that_may_be_in_the_router_is_kept_in_mind_when_it_is_taken_off
 def test_a_router_that_moves_is_looked_at_anew():
     routers.add("r", URL, ["p"], **WHO)
     RouterMember.objects.using(FACTS).update(present=True, worker_id="1")
+    Router.objects.using(FACTS).update(checked_at=1e9)
     routers.edit("r", url="http://127.0.0.1:30102", **WHO)
     (member,) = queries.router("r").members
     assert (member.present, member.worker_id) == (False, "")
+    assert queries.router("r").checked_at is None, "a drain would take who is unseen there for absent"
     assert after(0)[-1].data["before"]["url"] == URL
+
+
+def test_breakers_that_can_not_be_read_any_more_are_closed():
+    routers.add("r", URL, ["p"], metrics_url="http://127.0.0.1:29000", **WHO)
+    Breaker.objects.using(FACTS).create(gateway="router:r", instance="p", state="open", since=0, reported_at=0)
+    routers.edit("r", metrics_url="http://127.0.0.1:29001", **WHO)
+    assert Breaker.objects.using(FACTS).get().state == "open"
+    routers.edit("r", metrics_url="", **WHO)
+    assert Breaker.objects.using(FACTS).get().state == "closed"
+    assert [e.data["after"] for e in after(0) if e.kind == "breaker.turned"] == ["closed"]
 
 
 def test_a_removed_router_leaves_nothing():
@@ -113,3 +135,15 @@ def test_a_removed_router_leaves_nothing():
 
 def test_without_routers_a_round_costs_nothing():
     assert routers.reconcile() == 0
+
+
+def test_a_router_that_holds_a_draining_instance_is_not_let_go_of_nor_moved_until_that_drain_is_over():
+    routers.add("r", URL, ["p"], **WHO)
+    router = Router.objects.using(FACTS).get(name="r")
+    RouterMember.objects.using(FACTS).filter(router_id=router.pk, instance="p").update(present=True)
+    drains.drain("p", **WHO)
+    for work in (lambda: routers.remove("r", **WHO), lambda: routers.edit("r", url="http://127.0.0.1:30178", **WHO)):
+        with pytest.raises(Refused, match="may still send to p, which is draining"):
+            work()
+    drains.force("p", **WHO)
+    assert routers.remove("r", **WHO).changed

@@ -272,6 +272,21 @@ def test_whoever_says_that_something_is_open_is_believed_beside_an_engine_that_h
     assert story.progress is P.DRAINED
 
 
+def test_a_worker_that_died_with_requests_open_is_not_believed_for_ever_beside_an_engine_that_holds_nothing():
+    story = Story()
+    story.others = [Reading("worker", "w1", 1, -100.0, "", 3)]
+    story.look(3)
+    assert story.progress is P.DRAINED
+
+
+def test_what_is_open_somewhere_in_the_instance_is_not_hidden_by_ranks_that_hold_nothing():
+    story = Story()
+    story.engine = None
+    story.others = [Reading("gateway", "g1", dp, 1.0, "", 0) for dp in (0, 1)]
+    story.others.append(Reading("gateway", "g1", None, 1.0, "", 3))
+    assert story.blocked_for_ever("busy gateway g1 0,1")
+
+
 def test_the_drain_of_one_dp_group_asks_for_that_group_alone():
     story = Story(group=1)
     story.engine = {0: 7, 1: 0}
@@ -359,6 +374,30 @@ def test_of_a_decode_which_does_not_register_every_rank_that_its_engine_named_mu
     assert story.progress is P.EMPTY
     story.look()
     assert story.progress is P.DRAINED
+
+
+def test_of_a_decode_without_an_engine_url_words_about_the_whole_of_it_are_the_proof():
+    story = Story(groups=None)
+    story.registers, story.launch, story.engine = False, None, None
+    story.state = replace(story.state, launch=None)
+    assert story.blocked_for_ever("ranks")
+    story.others = [Reading("gateway", "g1", 0, 1.0, "", 0)]
+    assert story.blocked_for_ever("ranks")
+    story.others = [Reading("gateway", "g1", None, 1.0, "", 2)]
+    assert story.blocked_for_ever("busy gateway g1 0")
+    story.gateways.append(Gateway("g2", story.now, 15.0, LEDGER, 60))
+    story.others = [Reading("gateway", "g1", None, 1.0, "", 0)]
+    assert story.blocked_for_ever("silent gateway g2 0")
+    story.others += [Reading("gateway", "g2", None, 1.0, "", 0), Reading("gateway", "g2", 1, 1.0, "", 1)]
+    assert story.blocked_for_ever("busy gateway g2 1")
+    story.others[-1] = replace(story.others[-1], open=0)
+    story.look(3)
+    assert story.progress is P.DRAINED
+    # A worker speaks of its own rank alone: whoever speaks of all of it is needed beside.
+    story.state = replace(story.state, progress=P.WAITING, memory=Memory())
+    old = Reading("gateway", "g1", None, -100.0, "", 0)
+    story.others = [Reading("worker", "w0", 0, 1.0, "", 0), old, replace(old, source="g2")]
+    assert story.blocked_for_ever("silent gateway g1 1")
 
 
 @pytest.mark.parametrize(

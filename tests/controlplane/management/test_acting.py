@@ -32,7 +32,10 @@ def engine():
 def test_an_afternoon_with_one_instance(alone, world):
     run = alone.run
     done = run("cordon", "prefill-a", "--reason", "new driver", "--actor", "anna")
-    assert (done.returncode, done.stdout) == (0, "prefill-a is cordoned: gateways send nothing new to it.\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "prefill-a is cordoned: the gateways and routers known here send nothing new to it.\n",
+    )
     assert run("cordon", "prefill-a", "--dp", "1").stdout.startswith("dp1 of prefill-a is cordoned")
     stale = run("uncordon", "prefill-a", "--if-version", "2", "--actor", "ben")
     assert stale.returncode == 1
@@ -49,6 +52,8 @@ def test_an_afternoon_with_one_instance(alone, world):
     began = run("drain", "prefill-a", "--deadline", "5m")
     assert (began.returncode, began.stdout) == (0, "prefill-a is draining.\n")
     assert "anna: new driver" not in run("fleet", "prefill-a").stdout
+    forgotten = run("drain", "prefill-a", "--to", "cordoned")
+    assert (forgotten.returncode, "give both" in forgotten.stderr) == (2, True), "no drain was asked for"
     cancelled = run("drain", "prefill-a", "--cancel", "--to", "cordoned")
     assert cancelled.stdout.startswith("the drain of prefill-a was cancelled: it is cordoned")
     run("drain", "prefill-a")

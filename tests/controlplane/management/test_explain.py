@@ -103,7 +103,7 @@ def test_the_json_of_an_instance_has_intents_drains_and_breakers(alone):
 def test_a_name_or_the_fleet_but_not_both_or_neither(alone):
     for arguments in (("explain",), ("explain", "a", "--routable")):
         done = alone.run(*arguments)
-        assert done.returncode != 0 and "name an instance, or say --routable" in done.stderr
+        assert done.returncode == 2 and "error: name an instance, or say --routable" in done.stderr
     assert alone.run("explain", "ghost").stderr == "error: no instance is named ghost\n"
 
 

@@ -7,8 +7,10 @@ import time
 import pytest
 
 from controlplane.domain.errors import Refused
+from controlplane.probes import loads
 from controlplane.probes.loads import Engine as Asked
 from controlplane.probes.loads import ask_all, parse, read_loads
+from controlplane.queries.witnesses import ENGINE_LEASE_SECONDS
 from tests.doubles.engine import Engine
 from tests.support.ports import free_port
 
@@ -121,3 +123,7 @@ async def test_a_reading_is_dated_by_when_its_own_engine_was_asked():
         found = await ask_all(engines, clock=lambda: float(next(moments)), at_once=1)
     assert sorted(round(each.loads[0].taken_at) for each in found.values()) == [100, 101, 102, 103, 104, 105]
     assert "key" not in repr(Asked("http://a:1", "key"))
+
+
+def test_a_fleet_of_engines_that_hang_is_asked_before_the_first_answer_is_old():
+    assert 1000 / loads.AT_ONCE * loads.TIMEOUT_SECONDS < ENGINE_LEASE_SECONDS

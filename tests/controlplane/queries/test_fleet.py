@@ -52,6 +52,7 @@ def test_a_complete_launch_serves_until_it_loses_a_rank_and_again_after_the_flus
     lost = row()
     assert (lost.serving, lost.complete, lost.health, lost.state) == (False, False, 503, "incomplete")
     assert lost.health_reason == "launch 1 served and lost dp0 cp0 tp3 pp0"
+    assert [one.health_reason for one in fleet.fleet(now=time.time()).instances] == [lost.health_reason]
     (left,) = lost.left
     assert (left.name, left.address, left.greeted) == ("dp0 tp3", f"10.0.0.1:{ports[3]}", True)
     assert left.left_reason.startswith("greeted before")

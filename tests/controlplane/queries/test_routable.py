@@ -177,6 +177,18 @@ def test_what_remains_is_counted_as_if_somebody_were_cordoned():
     assert (routable.pairs(), routable.pairs(without=("prefill-b", -1)), routable.pairs(without=("d", -1))) == (2, 1, 0)
 
 
+def test_what_is_weighed_once_for_a_plan_or_without_dp_groups_is_the_same():
+    wish(serving("prefill-a"), "cordoned", group=0)
+    serving("prefill-b")
+    gateway("g")
+    breaker("g", instance="prefill-b")
+    now = time.time()
+    rows = routable.instances(now=now)
+    for without in (("prefill-a", -1), ("prefill-a", 1), ("prefill-b", 0), ("ghost", -1)):
+        assert routable.both(now=now, without=without) == (rows, routable.instances(now=now, without=without))
+    assert [(row.name, row.verdict) for row in routable.wholes(now=now)] == [(row.name, row.verdict) for row in rows]
+
+
 def test_an_unknown_name_is_refused():
     with pytest.raises(Refused, match="no instance is named ghost"):
         row("ghost")

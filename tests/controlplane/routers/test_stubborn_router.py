@@ -1,5 +1,7 @@
 """A router that says no, or says yes and does something else: what is written down is what was seen."""
 
+import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -88,3 +90,68 @@ def test_looking_at_many_routers_is_the_same_few_queries(stubborn, fleet, querie
         fleet.serve(other, name="s", instances=["a"])
         with queries_of_reader(2):
             assert len(queries.listing()) == 2
+
+
+def test_one_that_others_put_in_and_that_it_keeps_is_said_to_be_in_it(stubborn, fleet):
+    """A drain that took him for absent would be drained while the router sends to him."""
+    intent.cordon("a", **WHO)
+    a = fleet.engines["a"].url
+    stubborn.held["90"] = {"url": a, "worker_type": "prefill", "bootstrap_port": 1}
+    stubborn.keeps = True
+    routers.reconcile()
+    assert a in stubborn.urls() and member("a").present and member("a").worker_id == "90"
+    stubborn.keeps = False
+    routers.reconcile()
+    assert a not in stubborn.urls() and not member("a").present
+    assert [event.data["worker"] for event in told("router.worker_removed")] == [a]
+
+
+def test_while_engines_are_asked_whether_they_are_ready_no_other_round_asks_for_that_router(stubborn, monkeypatch):
+    """Rounds begin every second: with engines that hang, each would hold a thread of the worker until none is left."""
+    asked, go_on = threading.Semaphore(0), threading.Event()
+
+    async def hangs(*_: object, **__: object) -> str:
+        asked.release()
+        await asyncio.to_thread(go_on.wait, 30)
+        return ""
+
+    monkeypatch.setattr(router_rounds, "why_not_ready", hangs)
+    monkeypatch.setattr(router_rounds, "UNREADY_SECONDS", 0.0)
+    first = threading.Thread(target=routers.reconcile)
+    first.start()
+    try:
+        assert asked.acquire(timeout=20) and asked.acquire(timeout=20)
+        second = threading.Thread(target=routers.reconcile)
+        second.start()
+        second.join(20)
+        assert not second.is_alive() and not asked.acquire(blocking=False)
+    finally:
+        go_on.set()
+        first.join(30)
+    assert len(stubborn.urls()) == 2
+
+
+def test_engines_that_hang_hold_up_those_that_are_ready_for_a_bounded_time_only(stubborn, fleet, monkeypatch):
+    async def slow(*_: object, **__: object) -> str:
+        await asyncio.sleep(0.3)
+        return ""
+
+    monkeypatch.setattr(router_rounds, "why_not_ready", slow)
+    monkeypatch.setattr(router_rounds, "WORKERS_AT_ONCE", 1)
+    monkeypatch.setattr(router_rounds, "READY_WITHIN_SECONDS", 0.1)
+    routers.reconcile()
+    (first,) = stubborn.urls()
+    other = next(name for name, engine in fleet.engines.items() if engine.url != first)
+    assert member(other).sentence == router_rounds.NO_TIME
+    routers.reconcile()
+    assert len(stubborn.urls()) == 2
+
+
+def test_whom_a_slow_router_was_not_told_of_in_time_is_not_in_it(stubborn, monkeypatch):
+    """It would be taken for absent after a while, and put in after that: also when it was cordoned meanwhile."""
+    monkeypatch.setattr(router_rounds, "TOLD_WITHIN_SECONDS", -1.0)
+    routers.reconcile()
+    assert stubborn.told == [] and not member("a").present and not member("d").present
+    monkeypatch.setattr(router_rounds, "TOLD_WITHIN_SECONDS", 4.0)
+    routers.reconcile()
+    assert len(stubborn.urls()) == 2
