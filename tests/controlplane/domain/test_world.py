@@ -322,6 +322,7 @@ class World(RuleBasedStateMachine):
                 self.deliver(rank)
         self.post.clear()
         fresh = self.fresh_and_alone()
+        reused = self.held() & {rank.address for rank in fresh}
         for turn in range(TRIES + 3):
             for rank in self.willing():
                 self.attempt(rank)
@@ -331,8 +332,8 @@ class World(RuleBasedStateMachine):
                 self.keeper.flushed(self.now)
             self.now += RETRY_SECONDS[min(turn, 3)]
         self.a_living_launch_is_served()
-        # Two of them at ports of one dead candidate, reused before anybody noticed, vouch for each other's predecessor.
-        if len(self.held() & self.squatters) < 2:
+        # Two of them at ports of one dead launch, reused before anybody noticed, vouch for each other's predecessor.
+        if len(reused) < 2 and len(self.held() & self.squatters) < 2:
             assert all(rank.heard_ok for rank in fresh), self.told(fresh)
 
     def fresh_and_alone(self):
