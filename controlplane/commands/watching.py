@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import structlog
+from django.db import DatabaseError
 
 from controlplane.access import secrets
 from controlplane.databases import FACTS
@@ -26,6 +28,8 @@ from controlplane.queries.witnesses import Case, cases, engines_of_open_drains, 
 from .noting import record_and_note
 from .transaction import record
 
+log = structlog.get_logger(__name__)
+
 REFRESH_SECONDS = 3.0
 """Readings that change nothing are kept this often, so that people see that somebody looks."""
 
@@ -39,11 +43,16 @@ def check(now: float | None = None) -> int:
     asked_at = clock()
     loads = _ask(clock)
     at = clock()
-    return sum(
-        _keep(case, evaluate(case, now=at), loads.get(case.row.instance, Loads()), asked_at, at)
-        for case in cases(loads, now=at)
-        if not _is_overtaken(case, asked_at)
-    )
+    changed = 0
+    for case in cases(loads, now=at):
+        if _is_overtaken(case, asked_at):
+            continue
+        try:
+            changed += _keep(case, evaluate(case, now=at), loads.get(case.row.instance, Loads()), asked_at, at)
+        except DatabaseError as problem:
+            # The others need not wait for what is in the way of this one; it is looked at again in a second.
+            log.warning("drain_not_kept", drain=case.row.pk, instance=case.row.instance, problem=str(problem)[:300])
+    return changed
 
 
 def _clock(now: float | None) -> Callable[[], float]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import structlog
+from django.db import DatabaseError
 
 from controlplane.databases import READER
 from controlplane.domain import drain as domain
@@ -23,6 +25,8 @@ from controlplane.probes.loads import Loads
 from . import journal
 from .fleet import snapshot
 from .standing import scope
+
+log = structlog.get_logger(__name__)
 
 WORKER_LEASE_SECONDS = 15.0
 ENGINE_LEASE_SECONDS = 10.0
@@ -51,19 +55,26 @@ def own_ports() -> frozenset[int]:
     return frozenset(port for port in ports if port is not None)
 
 
-def cases(loads: Mapping[str, Loads], *, now: float) -> list[Case]:
-    """Every open drain with its evidence, as of one moment that is later than the readings in `loads`."""
+def cases(loads: Mapping[str, Loads], *, now: float) -> Iterator[Case]:
+    """Every open drain with its evidence, as of one moment that is later than the readings in `loads`.
+
+    One whose rooms cannot be read in time is left out, with a line in the log: the others need not wait for it.
+    """
     with snapshot():
         rows = list(Drain.objects.using(READER).filter(ended_at=None).order_by("id"))
         if not rows:
-            return []
+            return
         known = _Known.read({row.instance_id for row in rows})
     newest = journal.newest()
-    return [
-        _case(row, known, loads.get(row.instance, Loads()), newest, now)
-        for row in rows
-        if row.instance_id in known.instances
-    ]
+    for row in rows:
+        if row.instance_id not in known.instances:
+            continue
+        try:
+            case = _case(row, known, loads.get(row.instance, Loads()), newest, now)
+        except DatabaseError as problem:
+            log.warning("drain_not_looked_at", drain=row.pk, instance=row.instance, problem=str(problem)[:300])
+        else:
+            yield case
 
 
 def selectors(instance: str) -> Selectors:
