@@ -14,7 +14,7 @@ from controlplane.databases import READER
 from controlplane.domain import routable as domain
 from controlplane.domain.errors import Refused
 from controlplane.domain.routable import Breaker, Health, Registration, Subject, Verdict, Wish
-from controlplane.models import ALL_GROUPS
+from controlplane.models import ALL_GROUPS, Router
 
 from . import fleet
 from .rows import FleetRow, InstanceRow, LeaderRow
@@ -153,6 +153,12 @@ class _Selectors:
         self._routers: dict[str, list[str]] = defaultdict(list)
         for instance, router in _read(ROUTERS):
             self._routers[instance].append(f"router:{router}")
+        if gateway is not None and gateway not in self._gateways:
+            router = Router.objects.using(READER).filter(name=gateway.removeprefix("router:"))
+            if not gateway.startswith("router:") or not router.exists():
+                raise Refused(
+                    f"no gateway is named {gateway}, and a router is asked for as router:NAME", code="not_found"
+                )
 
     def of(self, name: str) -> tuple[str, ...]:
         if self._only is not None:

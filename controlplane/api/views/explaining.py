@@ -32,6 +32,7 @@ class Routable(View):
     scope = "asked"
     queries = {"GET": RoutableFilters}
     answers = {"GET": {200: RoutablesAnswer}}
+    also = {"GET": (404,)}
 
     def get(self, request: Request) -> Response:
         """Who can be sent work, and what each of the four facts says: the conjunction of registration, health, intent

@@ -122,6 +122,8 @@ def test_breakers_of_gateways_that_are_here_and_of_routers_that_hold_it():
     breaker("g3")
     assert row().routable
     assert not row(gateway="g1").routable and row(gateway="g2").routable
+    with pytest.raises(Refused, match="no gateway is named g3"):
+        row(gateway="g3")
     breaker("g2", group=1)
     assert row().of(0).routable and not row().of(1).routable
     assert row().of(1).because == "the breaker of g1 is open: 5 of 6 failed"
