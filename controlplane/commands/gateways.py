@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from controlplane.databases import FACTS
 from controlplane.domain.errors import Refused
@@ -67,7 +68,13 @@ def join(
 
     def work() -> tuple[Joined, list[NewEvent]]:
         head = LedgerHead.objects.using(FACTS).get(id=1)
-        life = {"url": where, "lease_seconds": lease_seconds, "seen_at": at, "left_at": None}
+        life: dict[str, Any] = {
+            "joined_by": who,
+            "url": where,
+            "lease_seconds": lease_seconds,
+            "seen_at": at,
+            "left_at": None,
+        }
         life |= {"acknowledged_ledger": "", "acknowledged_revision": 0, "registered_at": at}
         # Whoever makes the row was first, however many join under this name at once.
         known, new = Gateway.objects.using(FACTS).get_or_create(name=name, defaults=life)

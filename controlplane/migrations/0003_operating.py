@@ -36,6 +36,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(max_length=100, unique=True)),
                 ('url', models.CharField(blank=True, default='', max_length=500)),
+                ('joined_by', models.CharField(blank=True, default='', max_length=150)),
                 ('registered_at', models.FloatField()),
                 ('seen_at', models.FloatField()),
                 ('lease_seconds', models.FloatField(default=15.0)),

@@ -10,6 +10,8 @@ class Gateway(models.Model):
 
     name = models.CharField(max_length=100, unique=True)
     url = models.CharField(max_length=500, default="", blank=True)
+    # Who joined it: while it is there and heard from, no other token speaks for it.
+    joined_by = models.CharField(max_length=150, default="", blank=True)
     registered_at = models.FloatField()
     seen_at = models.FloatField()
     # Silent for longer than this: it may still admit, so it blocks drains, and says so.

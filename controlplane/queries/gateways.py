@@ -105,6 +105,12 @@ def gateway(name: str) -> GatewayRow:
     return found[0]
 
 
+def speaker(name: str, *, now: float) -> str:
+    """Who joined this gateway, while it is there and heard from; else "": whoever joins next may have the name."""
+    found = Gateway.objects.using(READER).filter(name=name, left_at=None).first()
+    return found.joined_by if found is not None and now - found.seen_at <= found.lease_seconds else ""
+
+
 def open_rooms(instance: str) -> tuple[OpenRoomsRow, ...]:
     rows = OpenRooms.objects.using(READER).filter(instance=instance).order_by("group", "kind", "source")
     return tuple(

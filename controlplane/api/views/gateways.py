@@ -6,8 +6,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.access.roles import GATEWAY, OPERATE, READ, REPORT
+from controlplane.access.roles import ADMINISTER, GATEWAY, OPERATE, READ, REPORT
 from controlplane.commands import gateways as commands
+from controlplane.domain.errors import Refused
 from controlplane.domain.names import NAME
 from controlplane.ledger.position import Position
 from controlplane.models.gateways import Breaker
@@ -110,6 +111,7 @@ class Gateways(View):
 
     def post(self, request: Request) -> Response:
         """A gateway starts: it joins, and has acknowledged nothing yet"""
+        check_speaker(self, self.body["name"])
         joined = commands.join(**self.body, now=self.now, actor=self.who.name)
         at = Position(joined.ledger_id, joined.revision)
         return self.say(
@@ -139,6 +141,8 @@ class OneGateway(View):
     def delete(self, request: Request, gateway: str) -> Response:
         """A gateway leaves, or an operator removes one that is gone for good"""
         by_itself = self.who.may(GATEWAY) and self.who.via == "token"
+        if not self.who.may(OPERATE):
+            check_speaker(self, gateway)
         why = "it said goodbye" if by_itself else "it was removed"
         changed = commands.leave(gateway, actor=self.who.name, reason=self.query["reason"], why=why, now=self.now)
         sentence = f"{gateway} left" if changed else f"{gateway} had left already"
@@ -162,6 +166,7 @@ class Acknowledged(Report):
 
     def post(self, request: Request, gateway: str) -> Response:
         """It serves from a snapshot at least this new; a drain waits for this word"""
+        check_speaker(self, gateway)
         said = commands.acknowledge(gateway, self.body["ledger"], self.body["revision"], self.now)
         return self.say({"ledger": said.ledger_id, "revision": said.revision})
 
@@ -175,6 +180,7 @@ class ReportBreakers(Report):
 
     def post(self, request: Request, gateway: str) -> Response:
         """The gateway's verdicts about instances and DP groups"""
+        check_speaker(self, gateway)
         return self.say(ReportedAnswer.of(commands.report_breakers(gateway, self.body["breakers"], self.now)))
 
 
@@ -187,6 +193,7 @@ class ReportOpenRooms(Report):
 
     def post(self, request: Request, gateway: str) -> Response:
         """How many rooms the gateway knows to be open, by DP group"""
+        check_speaker(self, gateway)
         kept = commands.report_open_rooms("gateway", gateway, self.body["open_rooms"], self.now)
         return self.say(ReportedAnswer.of(kept))
 
@@ -200,6 +207,7 @@ class ReportOutcomes(Report):
 
     def post(self, request: Request, gateway: str) -> Response:
         """How many requests ended how, by minute and pair; counts are added up"""
+        check_speaker(self, gateway)
         return self.say(ReportedAnswer.of(commands.report_outcomes(gateway, self.body["outcomes"], self.now)))
 
 
@@ -220,6 +228,15 @@ class WorkersOpenRooms(View):
         for instance in {item["instance"] for item in items} or {self.who.instance or None}:
             self.permit(instance)
         return self.say(ReportedAnswer.of(commands.report_open_rooms("worker", self.body["source"], items, self.now)))
+
+
+def check_speaker(view: View, name: str) -> None:
+    """A word of a gateway ends drains: another gateway's token, or a copy of a script, does not speak for it."""
+    speaker = gateways.speaker(name, now=view.now)
+    if speaker and speaker != view.who.name and not view.who.may(ADMINISTER):
+        raise Refused(
+            f"{name} was joined by {speaker}, which alone speaks for it while it is heard from", code="forbidden"
+        )
 
 
 def document(row: gateways.GatewayRow, *, now: float) -> dict[str, object]:

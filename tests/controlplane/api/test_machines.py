@@ -178,3 +178,25 @@ def test_a_token_expires_at_its_time(admin):
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(soon))
     made = admin.post("tokens", {"name": "brief", "verbs": ["read"], "expires_at": stamp})
     assert made.json["expires_at"].startswith(stamp[:-1])
+
+
+def test_only_the_token_that_joined_a_gateway_speaks_for_it_while_it_is_heard_from(gateway, operator, admin):
+    other = Api(token=token_of("gateway", "read", name="other"))
+    assert gateway.post("gateways", {"name": "g1", "lease_seconds": 3600}).status == 200
+    now = gateway.get("fleet").json
+    told = {"ledger": now["ledger"], "revision": now["revision"]}
+    for path, body in (
+        ("gateways/g1/acknowledge", told),
+        ("gateways/g1/open-rooms", {"open_rooms": []}),
+        ("gateways/g1/breakers", {"breakers": []}),
+        ("gateways/g1/outcomes", {"outcomes": []}),
+        ("gateways", {"name": "g1"}),
+    ):
+        refused = other.post(path, body)
+        assert refused.status == 403 and "alone speaks for it" in refused.json["detail"]
+    assert other.delete("gateways/g1").status == 403
+    assert gateway.get("gateways/g1").json["acknowledged"] is None
+    assert gateway.post("gateways/g1/acknowledge", told).status == 200
+    # An operator removes it; then the name is free.
+    assert operator.delete("gateways/g1").json["changed"]
+    assert other.post("gateways", {"name": "g1"}).status == 200
