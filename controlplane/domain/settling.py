@@ -78,11 +78,11 @@ def drop_dead_current(change: Change) -> bool:
 def merge_unserved(change: Change) -> bool:
     """Two halves of one launch: the first PUTs of a restart joined what a dead launch had begun.
 
-    Nobody was ever served from that beginning, its conflicting rows are gone, and both halves agree: they are
-    one launch as far as anybody can tell.
+    Nobody was ever served from that beginning (or from any row that is left of it), its conflicting rows are gone, and
+    both halves agree: they are one launch as far as anybody can tell.
     """
     current, candidate = change.current, change.candidate
-    if current is None or candidate is None or current.served or not current.rows:
+    if current is None or candidate is None or not current.rows or _somebody_was_served(change, current):
         return False
     if current.token != candidate.token or not candidate.agrees(current.topology, current.facts):
         return False
@@ -95,6 +95,14 @@ def merge_unserved(change: Change) -> bool:
         if row.slot not in candidate.rows:
             candidate = change.seat(candidate, replace(row, adopted=True), current.facts)
     return True
+
+
+def _somebody_was_served(change: Change, launch: Launch) -> bool:
+    """From one of the rows that it has now: those that came after it lost a rank were never shown to a decode."""
+    if not launch.served:
+        return False
+    debt = change.debt
+    return debt is None or not debt.hold or any(row.first_at < debt.since for row in launch.rows.values())
 
 
 def _fits(row: Row, launch: Launch) -> bool:

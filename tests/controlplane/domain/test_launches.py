@@ -89,6 +89,8 @@ COMPLETION = [
     ("nor one whose death comes out at the round", "tp0@1; up 1; wait 3; tp1@2; up 2; dead 1", "current - 2; serves -"),
     ("two halves of one launch find together", "tp0@1; up 1; wait 3; tp1@2; up 2; tp0@3; dead 1; up 2 3",
      "serves 3 2; candidate -; health 200"),
+    ("also where nobody can be asked, in the place of a launch that served",
+     SERVING + "dead 1; tp0@11 outside; tp1@12 outside; dead 2; flushed", "serves 11 12; candidate -; health 200"),
     ("a rank that restarts before its death is noticed too", SERVING + "tp0@3; up 3; dead 1; up 2 3",
      "current 3 2; candidate -; health 503"),
     ("also when one rank has its old port",
