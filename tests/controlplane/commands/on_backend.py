@@ -24,8 +24,8 @@ def on_backend(backend: Backend) -> Iterator[Backend]:
 
 def _let_go() -> None:
     """The next use of an alias opens what the settings say then."""
-    connections.close_all()
     for alias in list(connections):
+        connections[alias].close()
         del connections[alias]
     # By alias, whatever the database: a thread that outlived its test may have opened one for a database that is gone.
     pools = DatabaseWrapper._connection_pools
