@@ -14,15 +14,17 @@ import pytest
 from tests.crash.audit import check_ledger, check_replay, check_tables, read_database, reading
 from tests.crash.hammer import Acknowledged, Hammer
 from tests.crash.wire import HOST, Client, engine_body, eventually, route_body, slot_path
+from tests.support.machine import slowness
 from tests.support.plugin import Backend
 from tests.support.ports import is_open
 from tests.support.processes import Bootstrap
 
 # The usual lease, and one that has not run out when a death that was noticed otherwise is long over.
 LEASE_SECONDS, LASTING_LEASE_SECONDS = 3.0, 40.0
-# On a free machine a second more than the lease, and less than a second.
-TAKE_OVER_SECONDS = 12.0
-AT_ONCE_SECONDS = 6.0
+# In seconds of a machine that does nothing else: the lease and one more; and what a death that is noticed takes.
+TAKE_OVER_SECONDS = 4.0
+AT_ONCE_SECONDS = 1.5
+PATIENCE_SECONDS = 6.0
 FROZEN_SECONDS = 10.0
 # What a frozen leader was asked to store; nobody else uses them.
 LATE_HOST, LATE_ROOM = "203.0.113.213", 2**60 + 7
@@ -83,12 +85,12 @@ def test_a_stand_by_listens_nowhere(pair: Pair):
 
 @pytest.mark.parametrize("pair", ["postgresql-two-hosts"], indirect=True)
 def test_the_stand_by_takes_over_after_kill_9_and_never_do_both_acknowledge(pair: Pair):
-    assert _kill_the_leader(pair) <= TAKE_OVER_SECONDS
+    assert _kill_the_leader(pair) / slowness() <= TAKE_OVER_SECONDS
 
 
 @pytest.mark.parametrize("lasting", ["sqlite-one-host", "postgresql-one-host"], indirect=True)
 def test_on_one_host_it_does_not_wait_for_the_lease_to_run_out(lasting: Pair):
-    assert _kill_the_leader(lasting) <= AT_ONCE_SECONDS
+    assert _kill_the_leader(lasting) / slowness() <= AT_ONCE_SECONDS
 
 
 def _kill_the_leader(pair: Pair) -> float:
@@ -131,7 +133,7 @@ def test_sigterm_hands_over_at_once(lasting: Pair):
 
     hammer, took = asyncio.run(play())
     print(f"hand-over took {took:.2f} s")
-    assert took <= AT_ONCE_SECONDS
+    assert took / slowness() <= AT_ONCE_SECONDS
     assert hammer.reigns() == [0, 1]
     check_stored(pair, hammer, leaders=2)
 
@@ -143,7 +145,7 @@ def test_leadership_stays_where_it_is_however_often_it_was_handed_over(lasting: 
     for turn in range(3):
         said = len(stands_by.child.lines)
         assert leads.terminate() == 0
-        stands_by.child.wait_for_line("^bootstrap ready", timeout=AT_ONCE_SECONDS, after=said)
+        stands_by.child.wait_for_line("^bootstrap ready", timeout=PATIENCE_SECONDS, after=said)
         leads.launch().wait_standing_by()
         leads, stands_by = stands_by, leads
         time.sleep(0.7)
@@ -208,7 +210,7 @@ def test_a_leader_that_was_frozen_answers_nothing_writes_nothing_and_stands_by(p
     said = len(pair.leader.child.lines)
     hammer, heard, took = asyncio.run(play())
     print(f"take-over took {took:.2f} s")
-    assert took <= TAKE_OVER_SECONDS
+    assert took / slowness() <= TAKE_OVER_SECONDS
     assert heard == dict.fromkeys(heard, b"")
     pair.leader.child.wait_for_line("^bootstrap standing by", timeout=20, after=said)
     assert pair.leader.child.lines[said:] == [f"bootstrap standing by pid={pair.leader.pid}"]

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.supervisor.conftest import READY, command_of, get, runs
+from tests.support.machine import slowness
 from tests.support.processes import ROOT, freeze
 
 
@@ -42,14 +43,6 @@ def test_it_is_ready_within_five_seconds_once_installed(up):
         if min(seconds) < 5:
             break
     assert min(seconds) < 5, seconds
-
-
-def slowness() -> float:
-    """How many seconds pass while one process computes for one: 1 on a machine that does nothing else."""
-    began, used = time.monotonic(), time.process_time()
-    while time.process_time() - used < 0.3:
-        pass
-    return max(1.0, (time.monotonic() - began) / (time.process_time() - used))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
