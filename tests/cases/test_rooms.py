@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.cases.ranks import eventually
+from tests.support.machine import slowness
 from tests.wire.client import Client
 from tests.wire.conftest import Server
 from tests.wire.operators import rows
@@ -64,7 +65,7 @@ def test_ROOM_06_rooms_nobody_asks_for_are_bounded_and_normal_ones_are_still_ans
             began = time.monotonic()
             assert normal.find(n).json() == {str(n): 1}
             slowest = max(slowest, time.monotonic() - began)
-    assert slowest < 4
+    assert slowest / slowness() < 1
     assert normal("GET", "/readyz").json()["rooms"] <= 1000
     # The oldest went first.
     assert normal.find(10**12, 10**12 + 2999).json() == {str(10**12 + 2999): 0}

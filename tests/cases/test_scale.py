@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.cases.ranks import Ranks, eventually
+from tests.support.machine import slowness
 from tests.support.processes import Bootstrap
 from tests.wire.conftest import Server
 from tests.wire.operators import rows
@@ -40,7 +41,7 @@ def test_SCL_01_a_storm_of_queries_starves_no_registration_and_gets_no_error(ser
             slowest = max(slowest, time.monotonic() - began)
         stop.set()
     assert not wrong, wrong[:3]
-    assert asked[0] > 300 and slowest < 4, f"{asked[0]} queries, slowest registration {slowest:.2f} s"
+    assert asked[0] > 300 and slowest / slowness() < 1, f"{asked[0]} queries, slowest registration {slowest:.2f} s"
     assert len(client.find(*range(300)).json()) == 300
 
 
@@ -92,8 +93,8 @@ def test_SCL_04_1024_ranks_register_while_probes_and_rooms_are_written_and_a_sec
         binder.join()
         waiting.kill9()
     assert statuses == [200] * 1024
-    assert took < 40, f"1,024 registrations took {took:.1f} s"
-    assert max(bound) < 8, f"the slowest of {len(bound)} rooms took {max(bound):.2f} s"
+    assert took / slowness() < 10, f"1,024 registrations took {took:.1f} s"
+    assert max(bound) / slowness() < 2, f"the slowest of {len(bound)} rooms took {max(bound):.2f} s"
     assert rows(one.backend, "SELECT count(*) FROM controlplane_rank WHERE left_at IS NULL") == [(1024,)]
     flips = rows(one.backend, "SELECT instance FROM controlplane_event WHERE kind = 'launch.completed' ORDER BY 1")
     assert sorted(name for (name,) in flips) == sorted(names)

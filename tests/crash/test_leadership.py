@@ -239,11 +239,10 @@ def test_a_killed_leader_serves_again_on_its_ports_within_four_seconds(
                 return (await eventually(client, "GET", "/health", within=40)).status
 
         assert asyncio.run(first_answer()) == 200
-        took.append(time.monotonic() - began)
+        took.append((time.monotonic() - began) / slowness())
         bootstrap.wait_ready()
     print("kill to first answer:", " ".join(f"{seconds:.2f} s" for seconds in took))
-    # Other work on the machine may slow one restart, not make one fast.
-    assert min(took) <= 4 and max(took) <= 20, took
+    assert max(took) <= 4, took
     assert bootstrap.child.lines[:1] == [
         f"bootstrap ready kv={HOST}:{bootstrap.kv_port} engine={HOST}:{bootstrap.engine_port} pid={bootstrap.pid}"
     ]
@@ -297,7 +296,7 @@ async def _until_closed(reader: asyncio.StreamReader) -> bytes:
 def _check_uninterrupted(acknowledged: list[Acknowledged]) -> None:
     """Whoever took over goes on: the thawed one disturbs nobody."""
     pauses = [b.at - a.at for a, b in itertools.pairwise(acknowledged)]
-    assert max(pauses) < 5, f"the new leader was silent for {max(pauses):.2f} s"
+    assert max(pauses) / slowness() < 1.5, f"the new leader was silent for {max(pauses):.2f} s"
 
 
 def check_stored(pair: Pair, hammer: Hammer, *, leaders: int) -> None:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import requests
 
+from tests.support.machine import slowness
 from tests.wire.client import ENGINE_JSON, TEXT, Answer, Client, at, engine_info, rank
 from tests.wire.conftest import Server
 from tests.wire.raw import HungUp, Wire, ask, request
@@ -62,7 +63,7 @@ def another_client(server: Server, *, worst: float) -> Iterator[list[float]]:
         stop.set()
         thread.join(90)
     assert not wrong, wrong[:3]
-    assert times and max(times) < worst, f"the slowest of {len(times)} answers took {max(times):.2f} s"
+    assert times and max(times) / slowness() < worst, f"the slowest of {len(times)} answers took {max(times):.2f} s"
 
 
 # --- Too large -----------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ def _slow_ones_all_the_while(slow) -> None:
 def test_bodies_that_arrive_byte_by_byte_keep_nobody_waiting(server: Server):
     body = json.dumps(rank(rank_port=48001)).encode()
     wires = [Wire(server.process.kv_port) for _ in range(200)]
-    with another_client(server, worst=8):
+    with another_client(server, worst=2):
         for wire in wires:
             wire.send(request("PUT", "/i/bytewise/route", headers={"Content-Length": len(body)}))
         for n in range(0, len(body), len(body) // 20):
@@ -179,7 +180,7 @@ def test_slow_uploads_do_not_keep_a_rank_from_publishing(server: Server):
     for wire in wires:
         wire.socket.close()
     assert answer.status == 200, answer
-    assert took < 10, f"it took {took:.1f} s"
+    assert took / slowness() < 3, f"it took {took:.1f} s"
 
 
 def test_a_client_that_does_not_read_is_not_written_to_for_ever(server: Server):
@@ -189,7 +190,7 @@ def test_a_client_that_does_not_read_is_not_written_to_for_ever(server: Server):
     before = rss(server)
     asking = request("GET", "/i/unread/get_transfer_engine_info?rank=0")
     wires = [Wire(server.process.engine_port) for _ in range(20)]
-    with another_client(server, worst=10):
+    with another_client(server, worst=3):
         for wire in wires:
             wire.socket.settimeout(0.2)
             with contextlib.suppress(TimeoutError):
@@ -213,14 +214,14 @@ def test_five_thousand_idle_connections_leave_the_others_alone(server: Server):
     idle: list[Wire] = []
     before = rss(server)
     try:
-        with another_client(server, worst=10) as times:
+        with another_client(server, worst=3) as times:
             for n in range(IDLE):
                 idle.append(Wire(server.process.kv_port))
                 if n % 2:
                     idle[-1].send(request("GET", "/i/steady/health"))
             time.sleep(1)
         held = rss(server) - before
-        assert sorted(times)[len(times) // 2] < 0.8
+        assert sorted(times)[len(times) // 2] / slowness() < 0.2
         assert held < IDLE * 20_000, f"{held / IDLE:.0f} bytes a connection"
         # They are still connected, and are answered when they ask.
         assert all(wire.answer().status == 200 for wire in idle[1::2])

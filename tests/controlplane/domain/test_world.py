@@ -258,9 +258,12 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: any(launch.rows for launch in self.keeper.directory.launches()))
     @rule(which=pick, whole=st.booleans())
     def evict(self, which, whole):
-        rows = [row for launch in self.keeper.directory.launches() for row in launch.rows.values()]
+        launches = list(self.keeper.directory.launches())
+        rows = [row for launch in launches for row in launch.rows.values()]
         slot = None if whole else self.chosen(rows, which).slot
-        for row in rows:
+        # With everybody goes whoever claimed a slot and waited for proof that its owner died.
+        claims = [row for launch in launches for row in launch.claims.values()] if whole else []
+        for row in rows + claims:
             if slot in (None, row.slot):
                 for rank in self.senders[row.address]:
                     rank.evicted = True
