@@ -138,6 +138,8 @@ SPECTACULAR_SETTINGS = {
 
 # --- Web ----------------------------------------------------------------------------------------------------
 PDCP_SOCKET_LIMIT = env.integer("PDCP_SOCKET_LIMIT", 1000, at_least=1)
+PDCP_SITE_KIND = env.choice("PDCP_SITE_KIND", "dev", among=["dev", "staging", "production"])
+PDCP_SITE_NAME = env.text("PDCP_SITE_NAME")
 DEBUG = env.flag("DEBUG")
 SECRET_KEY = env.secret_key(PDCP_DATA_DIR)
 ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
@@ -146,8 +148,8 @@ ROOT_URLCONF = "controlplane.urls"
 ASGI_APPLICATION = "controlplane.asgi.application"
 AUTHENTICATION_BACKENDS = ["controlplane.access.backends.LimitedPasswords"]
 LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "home"
-LOGOUT_REDIRECT_URL = "home"
+LOGIN_REDIRECT_URL = "overview"
+LOGOUT_REDIRECT_URL = "login"
 # With an https origin pages are reached through TLS, and the browser must not send cookies over plain HTTP; a laptop on
 # loopback has no TLS.
 TLS = any(url.startswith("https://") for url in CSRF_TRUSTED_ORIGINS)
@@ -175,6 +177,7 @@ CONTENT_SECURITY_POLICY = {
 
 INSTALLED_APPS = [
     "controlplane.apps.ControlPlaneConfig",
+    "dashboard.apps.DashboardConfig",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

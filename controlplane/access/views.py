@@ -65,4 +65,4 @@ def sign_in(request: HttpRequest, token: str) -> HttpResponse:
         return render(request, "registration/sign_in_refused.html", {"reason": str(refusal)}, status=403)
     request.sign_in_by = "link"  # type: ignore[attr-defined]
     login(request, user, backend=settings.AUTHENTICATION_BACKENDS[0])
-    return redirect("home")
+    return redirect(settings.LOGIN_REDIRECT_URL)

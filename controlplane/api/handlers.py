@@ -1,10 +1,8 @@
-"""What Django answers itself, before or without a view: problem documents under /api/, its own pages elsewhere."""
+"""What Django answers itself under /api/, before or without a view: problem documents. Pages have their own elsewhere."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
-from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 
 from .errors import problem_of
@@ -22,27 +20,22 @@ def nothing_here(request: HttpRequest, rest: str = "") -> HttpResponse:
     return refusal("not_found", said).answer()
 
 
-def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    if _ours(request):
-        return problem_of(exception).answer()
-    return defaults.bad_request(request, exception)
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return problem_of(exception).answer()
 
 
-def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    if _ours(request):
-        return problem_of(exception).answer()
-    return defaults.permission_denied(request, exception)
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return problem_of(exception).answer()
 
 
-def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    return nothing_here(request) if _ours(request) else defaults.page_not_found(request, exception)
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return nothing_here(request)
 
 
-def server_error(request: HttpRequest) -> HttpResponseBase:
-    if _ours(request):
-        return refusal("internal", "this is a bug of the control plane; its log has it under the request id").answer()
-    return defaults.server_error(request)
+def server_error(request: HttpRequest) -> HttpResponse:
+    return refusal("internal", "this is a bug of the control plane; its log has it under the request id").answer()
 
 
-def _ours(request: HttpRequest) -> bool:
+def concerns(request: HttpRequest) -> bool:
+    """Whether whoever asked is a machine, or a person who reads what machines read."""
     return request.path_info.startswith(PREFIX)

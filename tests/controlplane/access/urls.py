@@ -10,4 +10,8 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 site = admin.AdminSite()
-urlpatterns = [path("", home, name="home"), path("", include("controlplane.access.urls")), path("admin/", site.urls)]
+urlpatterns = [
+    path("", home, name="overview"),
+    path("", include("controlplane.access.urls")),
+    path("admin/", site.urls),
+]

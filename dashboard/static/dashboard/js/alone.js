@@ -1,0 +1,2 @@
+// Pages without a frame: sign-in and errors.
+import './copy.js';

@@ -1,0 +1,5 @@
+// What every page runs. Each module looks for its own elements and does nothing where there are none.
+import './time.js';
+import './copy.js';
+import './shell.js';
+import './live.js';
