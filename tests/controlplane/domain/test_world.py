@@ -372,14 +372,19 @@ class World(RuleBasedStateMachine):
     def a_death_is_covered_up(self):
         """Another process listens where a rank died, so the dead seems to answer: the newcomer was told no and left no
         other trace; or the dead rank's launch has a rank that lives and may not be displaced; or it moved within it."""
-        current = self.keeper.directory.current
-        if self.held() & self.squatters:
+        current, candidate = self.keeper.directory.current, self.keeper.directory.candidate
+        if self.held() & self.squatters or (candidate is not None and self.somebody_else_answers(candidate)):
             return True
         if current is None:
             return False
         lives = {rank.slot for rank in self.living() if self.holds(rank, current)}
         moved = any(real.mended for real in self.reals)
         return lives != set(current.rows) and bool(lives or moved)
+
+    def somebody_else_answers(self, launch):
+        """A rank that lives listens where another one of this launch died: a port that was reused twice."""
+        there = {rank.address: rank.slot for rank in self.living()}
+        return any(there.get(row.address, row.slot) != row.slot for row in launch.rows.values())
 
     def held(self):
         return {row.address for launch in self.keeper.directory.launches() for row in launch.rows.values()}
