@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -103,6 +105,8 @@ def parse(raw: bytes, shape: type[Strict]) -> dict[str, Any]:
         raise Malformed([Fault("", "not_an_object", "the body must be a JSON object")])
     if _deeper(value, DEEPEST):
         raise Malformed([Fault("", "too_deep", f"the body is nested more than {DEEPEST} levels")])
+    if twice := _said_twice(raw):
+        raise Malformed([Fault("", "repeated", f"the body says {twice[:100]} twice, and nobody can tell which is meant")])
     return _checked(shape(data=value))
 
 
@@ -129,6 +133,18 @@ def _named(problem: serializers.ValidationError) -> Malformed:
         for detail in details
     ]
     return Malformed(faults)
+
+
+def _said_twice(raw: bytes) -> str:
+    """A name that one of the objects in this body, which is JSON, has twice; else ""."""
+    found: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        found.extend(name for name, count in Counter(names).items() if count > 1)
+
+    json.loads(raw or b"{}", object_pairs_hook=note)
+    return found[0] if found else ""
 
 
 def _deeper(value: Any, levels: int) -> bool:

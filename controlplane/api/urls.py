@@ -1,6 +1,7 @@
 """Paths of the API. Whatever is not here is a problem document, never a page."""
 
 from django.urls import path, re_path
+from django.views.generic import RedirectView
 
 from . import converters  # noqa: F401  (registers what stands in the paths)
 from .handlers import nothing_here
@@ -47,5 +48,6 @@ urlpatterns = [
     path(V1 + "explain/instance/<name:name>", explaining.Explanation.as_view()),
     path("schema/", docs.Schema.as_view(), name="api-schema"),
     path("docs/", docs.Docs.as_view(), name="api-docs"),
+    path("docs", RedirectView.as_view(pattern_name="api-docs")),
     re_path(r"^(?P<rest>.*)$", nothing_here),
 ]

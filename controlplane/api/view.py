@@ -25,6 +25,7 @@ from . import audit, errors, etags, idempotency
 from .authentication import BySession, ByToken
 from .bodies import LIMIT_BYTES, Query, Strict, parameters, parse, read
 from .permissions import ByVerb, needed, why_not
+from .problems import request_id
 from .schema import ApiSchema
 
 log = structlog.get_logger(__name__)
@@ -135,6 +136,7 @@ class View(APIView):
             response = errors.handle(PermissionDenied(why_not(self.who, needed(self, request.method), "")), {})
         response = super().finalize_response(request, response, *args, **kwargs)
         response.setdefault("Cache-Control", "private, no-cache" if "ETag" in response else "no-store")
+        response.setdefault("X-Request-ID", request_id())
         if isinstance(response, Response):
             response.render()
         if request.method not in ("GET", "HEAD"):

@@ -63,6 +63,18 @@ def test_a_body_is_a_json_object_of_known_fields(operator):
     assert not fleet.fleet(now=0).instances
 
 
+def test_a_name_that_is_said_twice_is_refused(operator):
+    for raw in (b'{"name": "a", "name": "b"}', b'{"name": "a", "role": {"x": 1, "x": 2}}'):
+        refused = operator.ask("post", "instances", raw=raw)
+        assert (refused.status, pointers(refused)) == (400, {"": "repeated"})
+    assert operator.get("instances").json["items"] == []
+
+
+def test_every_answer_has_the_id_that_the_log_knows_it_by(viewer):
+    first, second = (viewer.get("fleet").headers["X-Request-ID"] for _ in range(2))
+    assert first and second and first != second
+
+
 def test_a_body_that_is_too_large_is_refused_with_or_without_its_length(operator):
     large = json.dumps({"name": "a", "reason": "x" * bodies.LIMIT_BYTES}).encode()
     assert operator.ask("post", "instances", raw=large).status == 413
@@ -115,6 +127,10 @@ def test_a_parameter_is_given_once_and_known(viewer):
     assert pointers(viewer.get("fleet", {"x": "\x00"})) == {"?x": "unknown"}
     assert pointers(viewer.get("events", {"actor": "a\x00"})) == {"?actor": "null_characters_not_allowed"}
     assert viewer.get("instances", {"limit": "99999999999999999999999"}).status == 400
+
+
+def test_the_docs_are_found_without_their_slash(viewer):
+    assert viewer.client.get("/api/docs")["Location"] == "/api/docs/"
 
 
 def test_a_slash_too_many_is_told(viewer):
