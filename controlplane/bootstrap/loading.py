@@ -13,7 +13,7 @@ from django.db import OperationalError
 
 from controlplane.databases import FACTS, TRAFFIC
 from controlplane.domain.contact import Contact
-from controlplane.domain.directory import Debt, Directory
+from controlplane.domain.directory import FENCE_SECONDS, Debt, Directory, Fence, Registration
 from controlplane.domain.engines import EngineEntry, EngineTable
 from controlplane.domain.health import CLOSED_COUNTS, Pollers
 from controlplane.domain.launch import Launch, Row
@@ -23,13 +23,17 @@ from controlplane.ledger.cursor import cursor
 from .fleet import Instance
 
 INSTANCES = """
-SELECT id, name, role, intent, own_port, host_alias, next_launch, debt_since, debt_hold FROM controlplane_instance"""
+SELECT id, name, role, intent, own_port, host_alias, next_launch, debt_since, debt_hold, late
+FROM controlplane_instance"""
 DRAINING = """SELECT instance_id, "group" FROM controlplane_groupintent WHERE intent = 'draining'"""
 REREGISTER = """
 SELECT i.id, MAX(r.made_at) FROM controlplane_request r JOIN controlplane_instance i ON i.name = r.instance
 WHERE r.kind = 'reregister' AND r.granted AND r.made_at > %s GROUP BY i.id"""
 REREGISTER_SECONDS = 600.0
 """For how long after a restart of ours workers are still told to register again: the longest heartbeat lease."""
+
+LATE_COUNTS = 3 * FENCE_SECONDS
+"""For how long after a promotion a PUT that came late is remembered over a restart of ours."""
 
 LAUNCHES = """
 SELECT instance_id, number, state, token, dp, cp, tp, pp, facts, opened_at, completed_at, unchecked, claims
@@ -71,9 +75,9 @@ def load_instances() -> tuple[list[Instance], int]:
     now = time.time()
     (revision,) = rows(HEAD)[0]
     instances: dict[int, Instance] = {}
-    debts: dict[int, tuple[int, Debt | None]] = {}
-    for id_, name, role, intent, own_port, alias, next_launch, since, hold in rows(INSTANCES):
-        debts[id_] = (next_launch, Debt(since, bool(hold)) if since is not None else None)
+    debts: dict[int, tuple[int, Debt | None, Fence | None]] = {}
+    for id_, name, role, intent, own_port, alias, next_launch, since, hold, late in rows(INSTANCES):
+        debts[id_] = (next_launch, Debt(since, bool(hold)) if since is not None else None, _fence(late, now))
         pollers = Pollers(unknown_until=now + CLOSED_COUNTS)
         instances[id_] = Instance(id_, name, role, intent, own_port, alias, pollers=pollers)
     ranks = _ranks()
@@ -85,8 +89,10 @@ def load_instances() -> tuple[list[Instance], int]:
     engines = _engines()
     for id_, instance in instances.items():
         own = launches.get(id_, {})
-        next_launch, debt = debts[id_]
-        instance.directory = Directory(instance.name, own.get("current"), own.get("candidate"), debt, None, next_launch)
+        next_launch, debt, fence = debts[id_]
+        instance.directory = Directory(
+            instance.name, own.get("current"), own.get("candidate"), debt, fence, next_launch
+        )
         instance.engines = engines.get(id_, EngineTable())
     for id_, group in rows(DRAINING):
         if id_ in instances:
@@ -95,6 +101,22 @@ def load_instances() -> tuple[list[Instance], int]:
         if id_ in instances:
             instances[id_].reregister_before = made_at
     return list(instances.values()), int(revision)
+
+
+class _Late(msgspec.Struct):
+    at: float
+    puts: list[Registration]
+
+
+def _fence(text: str, now: float) -> Fence | None:
+    """What is left of the fence: the PUTs that came late and whose addresses nobody has asked since."""
+    kept = msgspec.json.decode(text, type=_Late) if text else None
+    # Long ago: whoever answers there now is somebody else.
+    if kept is None or now - kept.at > LATE_COUNTS:
+        return None
+    return Fence(
+        max(now, kept.at), {put.address: Contact.REFUSED for put in kept.puts}, {put.address: put for put in kept.puts}
+    )
 
 
 def _ranks() -> dict[tuple[int, int], dict[Slot, Row]]:

@@ -110,6 +110,8 @@ class Decision:
     again: frozenset[Address] = frozenset()
     refused: Refused | None = None
     claims: tuple[tuple[int, Mapping[Slot, Row]], ...] = ()
+    fence: Fence | None = None
+    """The fence, when its late PUTs are others than before: they were answered OK, so they must outlive us."""
 
 
 NOBODY: frozenset[Address] = frozenset()
@@ -201,4 +203,9 @@ class Change:
             frozenset(self.again) if self.again else NOBODY,
             self.refused,
             tuple(self.claims.items()) if self.claims else (),
+            self.fence if self.fence is not self.before.fence and self._late_moved() else None,
         )
+
+    def _late_moved(self) -> bool:
+        before = self.before.fence
+        return (self.fence.late if self.fence else {}) != (before.late if before else {})

@@ -31,6 +31,7 @@ END = """
 UPDATE controlplane_launch SET state = %s, ended_at = %s, ended_reason = %s
 WHERE instance_id = %s AND number = %s AND ended_at IS NULL"""
 CLAIMS = "UPDATE controlplane_launch SET claims = %s WHERE instance_id = %s AND number = %s"
+LATE = "UPDATE controlplane_instance SET late = %s WHERE id = %s"
 HEALTH = "UPDATE controlplane_instance SET debt_since = %s, debt_hold = %s WHERE id = %s"
 PUBLISH = """
 INSERT INTO controlplane_engineinfo
@@ -77,6 +78,10 @@ class Writes:
         for launch, claims in decision.claims:
             text = msgspec.json.encode(list(claims.values())).decode() if claims else ""
             self.ordered.append((CLAIMS, (text, instance, launch)))
+        if decision.fence is not None:
+            late = {"at": decision.fence.at, "puts": list(decision.fence.late.values())}
+            text = msgspec.json.encode(late).decode() if late["puts"] else ""
+            self.ordered.append((LATE, (text, instance)))
 
     def add_engine(self, instance: int, name: str, events: Sequence[EngineEvent], now: float) -> None:
         for event in events:

@@ -64,6 +64,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name='instance',
+            name='late',
+            field=models.TextField(blank=True, db_default='', default=''),
+        ),
+        migrations.AddField(
+            model_name='instance',
             name='engine_key',
             field=models.TextField(blank=True, db_default='', default=''),
         ),

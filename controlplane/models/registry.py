@@ -4,7 +4,7 @@ from django.db import models
 
 
 class Instance(models.Model):
-    """One launchable engine. `next_launch`, `debt_*` and `created_at` belong to the bootstrap process; `role`,
+    """One launchable engine. `next_launch`, `debt_*`, `late` and `created_at` belong to the bootstrap process; `role`,
     `intent*`, `own_port`, `host_alias`, `engine_*` and `version` to operators. The process inserts rows in SQL of its
     own: a new column needs a default in the database."""
 
@@ -29,6 +29,8 @@ class Instance(models.Model):
     next_launch = models.PositiveIntegerField(default=1)
     debt_since = models.FloatField(null=True, blank=True)
     debt_hold = models.BooleanField(default=False)
+    # PUTs that came late, and were answered OK: until their address is asked once more, or nobody would ask again.
+    late = models.TextField(default="", db_default="", blank=True)
     intent_actor = models.CharField(max_length=150, default="", db_default="", blank=True)
     intent_reason = models.TextField(default="", db_default="", blank=True)
     intent_at = models.FloatField(null=True, blank=True)
