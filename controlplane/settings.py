@@ -89,6 +89,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 10.0,
         "options": {"expires": 10},
     },
+    "forget old samples": {
+        "task": "controlplane.tasks.samples.forget_old_samples",
+        "schedule": 300.0,
+        "options": {"expires": 300},
+    },
 }
 CHANNEL_LAYERS = {
     "default": (

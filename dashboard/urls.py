@@ -2,8 +2,50 @@
 
 from itertools import chain
 
-from dashboard.views import activity, drains, events, gateways, overview, pairs, rooms, tokens, weights
+from dashboard.views import (
+    acting,
+    activity,
+    cells,
+    draining_sheets,
+    drains,
+    event_files,
+    events,
+    gateways,
+    instance,
+    instance_forms,
+    overview,
+    pairs,
+    palette,
+    rooms,
+    router_forms,
+    sheets,
+    then,
+    token_forms,
+    tokens,
+    weights,
+)
 
-AREAS = (overview, rooms, pairs, drains, weights, gateways, events, activity, tokens)
+AREAS = (
+    instance_forms,
+    router_forms,
+    token_forms,
+    acting,
+    overview,
+    rooms,
+    pairs,
+    drains,
+    weights,
+    gateways,
+    instance,
+    cells,
+    events,
+    activity,
+    tokens,
+    event_files,
+    palette,
+    then,
+    sheets,
+    draining_sheets,
+)
 
 urlpatterns = list(chain.from_iterable(area.urlpatterns for area in AREAS))

@@ -42,6 +42,9 @@ class SignIn(LoginView):
     template_name = "registration/login.html"
     redirect_authenticated_user = True
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(**kwargs) | _site()
+
     def form_invalid(self, form: Any) -> HttpResponse:
         response = super().form_invalid(form)
         wait = getattr(self.request, "sign_in_wait", 0)
@@ -56,13 +59,18 @@ class SignIn(LoginView):
 def sign_in(request: HttpRequest, token: str) -> HttpResponse:
     # Opening the link only shows a button: whatever looks at links on its own (previews) cannot spend it.
     if request.method == "GET":
-        return render(request, "registration/sign_in_link.html")
+        return render(request, "registration/sign_in_link.html", _site())
     try:
         user = links.redeem(token, now=timezone.now())
     except links.LinkRefused as refusal:
         who = Who("", source=str(request.META.get("REMOTE_ADDR") or ""))
         attempts.note(who, "sign-in", "(link)", allowed=False, status=403, outcome=str(refusal))
-        return render(request, "registration/sign_in_refused.html", {"reason": str(refusal)}, status=403)
+        return render(request, "registration/sign_in_refused.html", {"reason": str(refusal), **_site()}, status=403)
     request.sign_in_by = "link"  # type: ignore[attr-defined]
     login(request, user, backend=settings.AUTHENTICATION_BACKENDS[0])
     return redirect(settings.LOGIN_REDIRECT_URL)
+
+
+def _site() -> dict[str, Any]:
+    """Whoever signs in sees where."""
+    return {"site_kind": settings.PDCP_SITE_KIND, "site_name": settings.PDCP_SITE_NAME}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
@@ -16,41 +14,19 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from controlplane.acts.asking import ReasonForm
+from controlplane.acts.cases import STATUS, Case, case_of, do, one_by_one, read_seen, seen_of
+from controlplane.acts.table import ACTS, Did
+from controlplane.acts.targets import Standing, Target, differences, look
 from controlplane.commands import drains
 from controlplane.domain.errors import Refused
-from controlplane.queries.wording import counted
 
-from .acts import ACTS, Act, Did
 from .audit import demand, note
-from .forms import ReasonForm
-from .targets import Standing, Target, differences, grouped, look, read_all
 
-STATUS = {"malformed": 400, "not_found": 404, "conflict": 409, "stale": 412}
-MOST_PLANNED = 20
 SAID = 8
 """How many results are said one by one."""
 
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One action on what was selected: what it is about now, and what was said of the selection."""
-
-    name: str
-    act: Act
-    targets: Sequence[Target]
-    notes: Sequence[str]
-    back: str
-
-    @property
-    def what(self) -> str:
-        return self.targets[0].title if len(self.targets) == 1 else counted(len(self.targets), "target")
-
-    @property
-    def phrase(self) -> str:
-        """What is to be typed before something that cannot be taken back."""
-        if not self.act.typed:
-            return ""
-        return self.targets[0].name if len(self.targets) == 1 else f"{self.name} {len(self.targets)}"
+ALONE = "What remains is said of each as if it were the only one. They are done one after the other."
 
 
 def act(site: AdminSite, request: HttpRequest, name: str) -> HttpResponse:
@@ -61,12 +37,10 @@ def act(site: AdminSite, request: HttpRequest, name: str) -> HttpResponse:
     action, back = f"instance.{name}", _back(request, asked.get("back", ""))
     demand(request, known.verb, action, ", ".join(asked.getlist("on")))
     try:
-        selected = read_all(asked.getlist("on"))
-        targets, notes = grouped(selected) if known.groups else (selected, [])
-        if known.plan and len(targets) > 1:
-            notes = [*notes, *_one_by_one(targets)]
-        case = Case(name, known, targets, notes, back)
-        standings = look(targets)
+        case = case_of(name, asked.getlist("on"))
+        if known.plan:
+            one_by_one(case.targets)
+        standings = look(case.targets)
     except Refused as refused:
         if request.method == "POST":
             reason, status = request.POST.get("reason", ""), STATUS.get(refused.code, 409)
@@ -76,63 +50,46 @@ def act(site: AdminSite, request: HttpRequest, name: str) -> HttpResponse:
         messages.error(request, f"{refused.sentence}.")
         return HttpResponseRedirect(back)
     if request.method != "POST":
-        return _page(site, request, case, ReasonForm(known), standings)
+        return _page(site, request, case, ReasonForm(known), standings, back)
     form = ReasonForm(known, request.POST)
     if not form.is_valid() or request.POST.get("step") == "change":
-        return _page(site, request, case, form, standings, status=200 if form.is_valid() else 400)
-    return _decide(site, request, case, form, standings)
-
-
-def _one_by_one(targets: Sequence[Target]) -> list[str]:
-    """Every plan looks at the whole fleet."""
-    if len(targets) > MOST_PLANNED:
-        raise Refused(f"{len(targets)} are selected; at most {MOST_PLANNED} can be planned at once", code="malformed")
-    return ["What remains is said of each as if it were the only one. They are done one after the other."]
+        return _page(site, request, case, form, standings, back, status=200 if form.is_valid() else 400)
+    return _decide(site, request, case, form, standings, back)
 
 
 def _decide(
-    site: AdminSite, request: HttpRequest, case: Case, form: ReasonForm, standings: Sequence[Standing]
+    site: AdminSite, request: HttpRequest, case: Case, form: ReasonForm, standings: Sequence[Standing], back: str
 ) -> HttpResponse:
     """Show what would be done, unless exactly that was shown and is confirmed."""
-    moved = differences(_seen(request), standings)
+    moved = differences(read_seen(request.POST.get("seen", "")), standings)
     problems: list[str] = []
     status = 200
     if request.POST.get("step") == "confirm":
-        if request.POST.get("count") != str(len(standings)):
-            problems.append(f"{counted(len(standings), 'target')} would be concerned, and not as many as were shown.")
-        if case.phrase and request.POST.get("typed", "").strip() != case.phrase:
-            problems.append(f"Type {case.phrase} to confirm.")
+        problems = case.untrue(request.POST.get("count", ""), request.POST.get("typed", ""))
         if not moved and not problems:
-            return _do(request, case, form, standings)
+            return _do(request, case, form, standings, back)
         status = 412 if moved else 400
         outcome = "changed since it was shown" if moved else " ".join(problems)
         for standing in standings:
             _note(request, case, standing.target, status=status, outcome=outcome, reason=form.cleaned_data["reason"])
-    return _page(site, request, case, form, standings, moved=moved, problems=problems, confirm=True, status=status)
+    return _page(
+        site, request, case, form, standings, back, moved=moved, problems=problems, confirm=True, status=status
+    )
 
 
-def _do(request: HttpRequest, case: Case, form: ReasonForm, standings: Sequence[Standing]) -> HttpResponse:
+def _do(request: HttpRequest, case: Case, form: ReasonForm, standings: Sequence[Standing], back: str) -> HttpResponse:
     asked = form.asked(request.user.get_username(), now=time.time())
-    versions = {standing.target.name: standing.version for standing in standings}
     done: list[Any] = []
     refused: list[str] = []
-    for standing in standings:
-        target = standing.target
-        try:
-            did = case.act.run(target, asked, versions[target.name])
-        except Refused as refusal:
-            # A stale one says what is different now, and by whom.
-            refused.append(f"{target.title}: {refusal.sentence}.")
-            status, outcome = STATUS.get(refusal.code, 409), refusal.sentence
+    for result in do(case, standings, asked):
+        if result.did is None:
+            refused.append(f"{result.target.title}: {result.sentence}.")
         else:
-            # Our own change of one DP group must not make the next one of the same instance look stale.
-            versions[target.name] = did.version if did.version is not None else versions[target.name]
-            done.append(_in_words(did))
-            status, outcome = 200, did.sentence
-        _note(request, case, target, status=status, outcome=outcome, reason=asked.reason)
+            done.append(_in_words(result.did))
+        _note(request, case, result.target, status=result.status, outcome=result.sentence, reason=asked.reason)
     _say(request, messages.SUCCESS, done)
     _say(request, messages.ERROR, refused)
-    return HttpResponseRedirect(case.back)
+    return HttpResponseRedirect(back)
 
 
 def _page(
@@ -141,6 +98,7 @@ def _page(
     case: Case,
     form: ReasonForm,
     standings: Sequence[Standing],
+    back: str,
     *,
     moved: Mapping[str, Sequence[str]] | None = None,
     problems: Sequence[str] = (),
@@ -148,15 +106,16 @@ def _page(
     status: int = 200,
 ) -> HttpResponse:
     rows = [_row(case, form, standing, confirm=confirm) for standing in standings]
-    seen = {str(standing.target): {**standing.says, "pin": standing.pin} for standing in standings}
     context = {
         **site.each_context(request),
         "title": f"{case.act.label}: {case.what}",
         "subtitle": None,
         "case": case,
+        "back": back,
+        "notes": [*case.notes, *([ALONE] if case.act.plan and len(standings) > 1 else [])],
         "form": form,
         "rows": rows,
-        "seen": json.dumps(seen, ensure_ascii=False),
+        "seen": seen_of(standings),
         "moved": moved or {},
         "problems": problems,
         "refused": all(row["refused"] for row in rows),
@@ -200,15 +159,6 @@ def _remaining(plan: drains.Plan) -> list[str]:
     return said
 
 
-def _seen(request: HttpRequest) -> dict[str, dict[str, str]]:
-    """What the page before showed. Whoever sends something else fools nobody but themselves: versions are compared."""
-    try:
-        seen = json.loads(request.POST.get("seen", ""))
-        return {str(key): {str(name): str(value) for name, value in said.items()} for key, said in seen.items()}
-    except (ValueError, AttributeError):
-        return {}
-
-
 def _in_words(did: Did) -> Any:
     sentence = f"{did.sentence.rstrip('.')}."
     if did.request is None:
@@ -231,4 +181,4 @@ def _back(request: HttpRequest, wanted: str) -> str:
 
 
 def _note(request: HttpRequest, case: Case, target: Target, *, status: int, outcome: str, reason: str) -> None:
-    note(request, f"instance.{case.name}", target.words, status=status, outcome=outcome, reason=reason)
+    note(request, case.action, target.words, status=status, outcome=outcome, reason=reason)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
-from structlog.contextvars import get_contextvars
 
-from controlplane.access import attempts
 from controlplane.access.roles import LEAST_ROLE
+from controlplane.acts import noting
 
 from .rights import may, who
 
@@ -15,16 +14,7 @@ from .rights import may, who
 def note(
     request: HttpRequest, action: str, target: str, *, status: int, outcome: str, reason: str = "", allowed: bool = True
 ) -> None:
-    attempts.note(
-        who(request),
-        action,
-        target,
-        allowed=allowed,
-        status=status,
-        reason=reason,
-        outcome=outcome,
-        request_id=str(get_contextvars().get("request_id", "")),
-    )
+    noting.note(who(request), action, target, status=status, outcome=outcome, reason=reason, allowed=allowed)
 
 
 def demand(request: HttpRequest, verb: str, action: str, target: str) -> None:

@@ -8,11 +8,12 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from .acts import DRAIN, INSTANCE
+from controlplane.acts.table import DRAIN, INSTANCE
+from controlplane.acts.targets import Target
+
 from .picking import Offering, address_of, offered
 from .records import Record
 from .showing import as_json, group, instance_by_id, when
-from .targets import Target
 
 
 class InstanceAdmin(Offering):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
@@ -116,3 +117,30 @@ class WorkerLeaseAdmin(Record):
 class TrafficFenceAdmin(Record):
     list_display = ("id", "token")
     ordering = ("id",)
+
+
+class SampleAdmin(Record):
+    """What the charts of the activity page are drawn from."""
+
+    window = JOURNAL_ROWS
+    list_display = (
+        when("at"),
+        "seconds",
+        "registrations",
+        "lookups",
+        "bindings",
+        "refusals",
+        "rooms",
+        "probes",
+        "unanswered",
+        "probe_p50_ms",
+        "probe_p99_ms",
+    )
+    ordering = ("-id",)
+
+    def _shown(self, field: Any) -> str | Callable[[Any], Any]:
+        # Its other numbers with a point are no moments.
+        return when("at") if field.name == "at" else str(field.name)
+
+    def title(self, row: Any) -> str:
+        return f"sample {row.pk}, of {row.seconds:.0f} s"

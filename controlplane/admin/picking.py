@@ -11,10 +11,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
-from .acts import ACTS, DRAIN, INSTANCE
+from controlplane.acts.table import ACTS, DRAIN, INSTANCE
+from controlplane.acts.targets import MOST, Target
+
 from .records import Record
 from .rights import may
-from .targets import MOST, Target
 
 
 def address_of(act: str, targets: Iterable[Target], *, back: str = "") -> str:

@@ -9,14 +9,13 @@ from typing import Any
 from django import forms
 from django.db.models import Exists, OuterRef, QuerySet
 
+from controlplane.acts.targets import Target
 from controlplane.databases import READER
 from controlplane.domain.contact import Contact
 from controlplane.domain.topology import Slot, Topology
 from controlplane.models import Instance, Launch, Rank
 from controlplane.queries.fleet import snapshot
 from controlplane.queries.wording import address, slot_name
-
-from .targets import Target
 
 PAGE = 100
 LAST_PAGE = 200

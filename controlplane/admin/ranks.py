@@ -13,18 +13,18 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 
 from controlplane.access.roles import READ
+from controlplane.acts.table import ACTS, RANK
+from controlplane.acts.targets import read, read_all
 from controlplane.domain.errors import Refused
 from controlplane.models import Rank
 from controlplane.queries.wording import slot_key
 
 from . import rank_rows
-from .acts import ACTS, RANK
 from .audit import demand
 from .picking import address_of, offered
 from .rank_rows import Listed, RankFilter
 from .rights import may
 from .showing import moment
-from .targets import read, read_all
 
 FIELDS = (
     *("first_at", "seen_at", "again_at", "contact", "greeted", "verified_term", "flags", "http_port", "adopted"),

@@ -24,6 +24,7 @@ RECORDS: Mapping[type[Model], type[Record]] = {
     models.EngineBody: engines.EngineBodyAdmin,
     models.RoomBinding: engines.RoomBindingAdmin,
     models.RoomCollision: engines.RoomCollisionAdmin,
+    models.Sample: history.SampleAdmin,
     models.Gateway: gateways.GatewayAdmin,
     models.Breaker: gateways.BreakerAdmin,
     models.OpenRooms: gateways.OpenRoomsAdmin,

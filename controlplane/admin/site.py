@@ -25,7 +25,7 @@ SECTIONS = (
     ("Gateways and routers", ("Gateway", "Breaker", "OpenRooms", "OutcomeCount", "Router", "RouterMember")),
     ("History", ("Event", "Attempt", "LogEntry")),
     ("Access", ("User", "Group", "MachineToken", "SignInLink", "IdempotentRequest")),
-    ("Processes", ("Lease", "WorkerLease", "LedgerHead", "TrafficFence")),
+    ("Processes", ("Lease", "WorkerLease", "LedgerHead", "TrafficFence", "Sample")),
 )
 OTHER = "Other"
 

@@ -94,6 +94,7 @@ class Connection(HttpToolsProtocol):
             if now < memo.deadline() and not self.flow.write_paused:
                 answer = memo.answers.get(data)
                 if answer is not None:
+                    memo.tally.lookups += 1
                     self.transport.write(answer)
                     return
                 if data[:1] == b"P" or data[:5] == b"GET /":

@@ -21,6 +21,7 @@ from .fleet import Fleet, Instance
 from .guard import Guard
 from .outcome import Outcome, Pending
 from .request import Head, Request
+from .tally import Tally
 from .tenancy import Meant, meant
 
 log = structlog.get_logger()
@@ -48,7 +49,9 @@ class Door:
         guard: Guard,
         may_answer: Callable[[], bool],
         complaints: Complaints,
+        tally: Tally,
     ) -> None:
+        self.tally = tally
         self.complaints = complaints
         self.fleet = fleet
         self.body_limit = body_limit
@@ -104,6 +107,7 @@ class Door:
     def complain(self, request: Request, refused: Refused) -> None:
         """Let operators hear of a refused write, of a listener that several instances share, and (in the log alone) of
         whoever may not read."""
+        self.tally.refusals += 1
         writes = request.head.method in ("PUT", "POST")
         if not writes and refused.code not in ("unavailable", "forbidden", "unauthenticated"):
             return
@@ -157,6 +161,7 @@ class Door:
             try:
                 outcome = begin(await adopting)
             except Refused as refused:
+                self.tally.refusals += 1
                 return self.refusal(refused)
             except (FencedOut, OutcomeUnknown):
                 raise asyncio.CancelledError from None

@@ -127,7 +127,9 @@ class EngineDoor(Door):
         try:
             rank = engine_info.read_rank_query(request.head.query)
         except Unreadable as bad:
+            self.tally.refusals += 1
             return bad.reply
+        self.tally.lookups += 1
         said = self.meant(request)
         if said.instance is None and said.named:
             raise Refused(f"no instance is named {said.name}", code="not_found")

@@ -80,6 +80,7 @@ class KvDoor(Door):
 
     async def get_route(self, request: Request) -> Reply:
         self.check_reader(request)
+        self.tally.lookups += 1
         said = self.meant(request)
         instance = said.instance
         if instance is None:
@@ -106,6 +107,7 @@ class KvDoor(Door):
     def begin_put(self, request: Request, body: bytes) -> Outcome:
         self.check_writer(request)
         put = kv.read_register(body, token=request.head.token)
+        self.tally.registrations += 1
         put = with_origin(put, self.flags(put.ip, request.source), home=put.ip == request.source)
 
         def complain(refused: Refused) -> None:
@@ -140,6 +142,7 @@ class KvDoor(Door):
     def begin_query(self, request: Request, body: bytes) -> Outcome:
         self.check_reader(request)
         rooms = kv.read_query(body)
+        self.tally.lookups += 1
         said = self.meant(request)
         if said.instance is None:
             if said.named:

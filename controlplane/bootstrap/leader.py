@@ -38,6 +38,8 @@ from .packing import Packer
 from .recorder import Recorder, Staged
 from .registry import Registry
 from .room_recorder import RoomRecorder
+from .sampler import Sampler
+from .tally import Tally
 from .tenure import Tenure
 from .watch import Watch
 
@@ -97,6 +99,7 @@ class Leader:
         self._start(_collect_forever(), "collect")
         self._start(end_flushes_forever(fleet, self.recorder), "flush")
         self._start(self.inbox.follow_forever(), "inbox")
+        self._start(self.sampler.run(), "samples")
         self._start(self.guard.refresh_forever(), "tokens")
         self._start(wakes(settings.REDIS_URL, self.inbox.wake), "wake")
         self._start(self.listeners.reap_forever(), "reap")
@@ -134,6 +137,8 @@ class Leader:
         self.checkpointer = Checkpointer([FACTS, TRAFFIC])
         self.checkpointer.start()
         self.guard = Guard(knobs.gates, self._read)
+        tally = Tally()
+        self.sampler = Sampler(tally, self.rooms, fleet.rooms, prober.timing)
         common: dict[str, Any] = {
             "budget": UploadBudget(knobs.upload_budget),
             "guard": self.guard,
@@ -142,6 +147,7 @@ class Leader:
             "adopt": self.registry.adopt,
             "ready": self.readiness,
             "complaints": Complaints(self.recorder),
+            "tally": tally,
         }
         self.kv_door = KvDoor(fleet, body_limit=knobs.kv_body_limit, rooms=self.rooms, policy=policy, **common)
         self.engine_door = EngineDoor(
@@ -152,7 +158,7 @@ class Leader:
             fetch_body=lambda digest: self._read(load_engine_body, digest),
             **common,
         )
-        self.listeners = Listeners(fleet, host=knobs.host, deadline=lambda: self.tenure.deadline)
+        self.listeners = Listeners(fleet, host=knobs.host, deadline=lambda: self.tenure.deadline, tally=tally)
         self.inbox = Inbox(
             fleet, self.recorder, prober, changed=self._sync_ports, tokens_changed=self.guard.load, revision=revision
         )

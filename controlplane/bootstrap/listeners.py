@@ -19,6 +19,7 @@ from .connection import Connection
 from .door import Door
 from .fleet import Fleet, Instance
 from .memo import Memo
+from .tally import Tally
 
 log = structlog.get_logger()
 
@@ -49,8 +50,9 @@ class Listener:
 class Listeners:
     """All listeners of the process, and a bound on their connections."""
 
-    def __init__(self, fleet: Fleet, *, host: str, deadline: Any, limit: int | None = None) -> None:
+    def __init__(self, fleet: Fleet, *, host: str, deadline: Any, tally: Tally, limit: int | None = None) -> None:
         self._fleet = fleet
+        self._tally = tally
         self._host = host
         self._deadline = deadline
         self._state = ServerState()
@@ -75,7 +77,8 @@ class Listeners:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
         config.load()
-        memo = Memo(self._deadline)
+        memo = Memo(self._deadline, self._tally)
+        outsiders = Memo(self._deadline, self._tally, keeps_answers=False)
         holder: list[Listener] = []
 
         def connect() -> Connection:
@@ -101,7 +104,7 @@ class Listeners:
             why = "another process listens there" if problem.errno == errno.EADDRINUSE else problem.strerror
             raise PortTaken(host, port, variable, why or str(problem)) from problem
         opened = server.sockets[0].getsockname()[1]
-        listener = Listener(host, opened, memo, Memo(self._deadline, keeps_answers=False), door, server)
+        listener = Listener(host, opened, memo, outsiders, door, server)
         holder.append(listener)
         self._listeners[kind, opened] = listener
         await server.start_serving()

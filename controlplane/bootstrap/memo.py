@@ -10,6 +10,7 @@ from typing import Any
 from controlplane.protocol.replies import Reply
 
 from .request import Head
+from .tally import Tally
 
 MAX_REQUEST = 1024
 MAX_ENTRIES = 65_536
@@ -34,7 +35,8 @@ class Memo:
     """Entries of `answers` belong to an instance, which drops them when it changes; heads mean the same for ever,
     since the instance is looked up again each time."""
 
-    def __init__(self, deadline: Callable[[], float], *, keeps_answers: bool = True) -> None:
+    def __init__(self, deadline: Callable[[], float], tally: Tally, *, keeps_answers: bool = True) -> None:
+        self.tally = tally
         # Of those who may not read without a token, nothing is kept: the same bytes may be worth another answer soon.
         self.keeps_answers = keeps_answers
         self.answers: dict[bytes, bytes] = {}

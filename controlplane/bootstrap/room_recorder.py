@@ -114,6 +114,11 @@ class RoomRecorder:
                 raise OutcomeUnknown
             await asyncio.sleep(0.1)
 
+    async def keep_sample(self, sample: tuple[object, ...]) -> None:
+        """Store one sample of the series, between two batches of rooms. Raises what the store does."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._store.keep_sample, self.token, sample)
+
     def _publish(self, rows: list[tuple[int, int, int, int]], now: float) -> None:
         now_ms = round(now * 1000)
         rooms = self._rooms

@@ -18,7 +18,8 @@ from django.db import DatabaseError
 from controlplane.access import secrets
 from controlplane.databases import FACTS
 from controlplane.domain.drain import Progress, Verdict
-from controlplane.domain.witness import Reading
+from controlplane.domain.trail import Trail, extend
+from controlplane.domain.witness import Reading, open_in_all
 from controlplane.ledger.append import NewEvent
 from controlplane.models import ALL_GROUPS, Drain
 from controlplane.probes.loads import Engine, Loads, ask_all
@@ -85,7 +86,7 @@ def _keep(case: Case, verdict: Verdict, loads: Loads, asked_at: float, now: floa
     def work() -> tuple[bool, list[NewEvent]]:
         own = Drain.objects.using(FACTS).filter(pk=row.pk, ended_at=None, progress=row.progress, seen=row.seen)
         kept = own.filter(cordon_revision=row.cordon_revision).update(
-            **_columns(case, verdict, now, told), seen=_seen(case, verdict, loads, asked_at)
+            **_columns(case, verdict, now, told), seen=_seen(case, verdict, loads, asked_at, now, told)
         )
         if not kept or not told:
             # Somebody else looked, or ended it, a moment ago.
@@ -131,14 +132,18 @@ def _columns(case: Case, verdict: Verdict, now: float, told: bool) -> dict[str, 
     return columns
 
 
-def _seen(case: Case, verdict: Verdict, loads: Loads, asked_at: float) -> str:
+def _seen(case: Case, verdict: Verdict, loads: Loads, asked_at: float, now: float, told: bool) -> str:
     readings = [_reading(reading) for reading in case.seen.readings[:KEPT_READINGS]]
+    before = msgspec.json.decode(case.row.seen)
     said = {
         "asked_at": asked_at,
         "journal": case.journal.data(),
         "readings": readings,
         "engine_problem": loads.problem,
         "waiting_for": list(verdict.admission.waiting_for),
+        # What each sentence in `blockers` is about, in the order in which those were kept.
+        "keys": list(verdict.blockers) if told else before.get("keys", []),
+        "trail": extend(Trail.read(before.get("trail", {})), now, open_in_all(verdict.said)).data(),
     }
     return msgspec.json.encode({**verdict.state.memory.data(), **said}).decode()
 

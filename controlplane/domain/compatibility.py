@@ -18,6 +18,12 @@ from .disagreement import Effect, Finding, Prefill
 from .errors import Refused
 from .rankmap import DecodeRank, PrefillSizes, check_allocation, map_ranks
 
+MILD = {Effect.WRONG_KV: "unproven", Effect.SLOWER: "costly"}
+"""What a pair is that works, and yet is not simply compatible."""
+
+OUTLOOKS = ("incompatible", "unproven", "costly", "unknown", "compatible")
+"""The worst first, as an operator looks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
@@ -35,6 +41,23 @@ class Compatibility:
     @property
     def why_not(self) -> Finding | None:
         return next((finding for finding in self.findings if finding.fatal), None)
+
+    @property
+    def telling(self) -> Finding | None:
+        """The finding that decides, by how much harm it does: what kills, what nobody knows, what nobody compares, what
+        is slow."""
+        if self.why_not is not None:
+            return self.why_not
+        return next((f for effect in (Effect.UNKNOWN, *MILD) for f in self.findings if f.effect is effect), None)
+
+    @property
+    def outlook(self) -> str:
+        """The verdict, told apart further: a compatible pair may be unproven (a fact that SGLang does not compare) or
+        costly."""
+        told = self.telling
+        if self.verdict != "compatible" or told is None:
+            return self.verdict
+        return MILD[told.effect]
 
 
 def compare(decode: Decode, prefill: Prefill) -> Compatibility:

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import admission, witness
 from .admission import Admission, Blockers, Cordon, Selectors
-from .witness import Heard, Reading, Watch, Zero, Zeros
+from .witness import Heard, Reading, Statement, Watch, Zero, Zeros
 
 
 class Progress(StrEnum):
@@ -148,12 +148,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The state after a look. `ask_again`: the cordon must be announced anew, with a new revision."""
+    """The state after a look. `ask_again`: the cordon must be announced anew, with a new revision. `said`: by whom it
+    is proven, or not."""
 
     state: State
     blockers: Blockers
     ask_again: bool = False
     admission: Admission = field(default_factory=Admission)
+    said: tuple[Statement, ...] = ()
 
 
 def evaluate(state: State, seen: Evidence, *, now: float) -> Verdict:
@@ -173,8 +175,9 @@ def evaluate(state: State, seen: Evidence, *, now: float) -> Verdict:
     since = memory.stopped_at if stopped.stopped else None
     if since is not None and not seen.selectors.have_stood(since):
         since = None
-    ranks, no_ranks = _ranks(state, seen, memory)
-    heard = witness.hear(ranks, seen.readings, seen.watch, since=since, zeros=memory.zeros, now=now)
+    ranks, no_ranks = ranks_of(state, seen, memory)
+    said = witness.statements(ranks, seen.readings, seen.watch, now=now)
+    heard = witness.hear(said, since=since, zeros=memory.zeros)
     rooms = _rooms(seen.rooms, state.cordon, stopped, now)
     if not news:
         signs += _signs(state.progress, stopped, heard, rooms, no_ranks)
@@ -192,7 +195,7 @@ def evaluate(state: State, seen: Evidence, *, now: float) -> Verdict:
         _named_by_engine(state, seen, memory, ranks),
         tuple(sorted(blockers)),
     )
-    return Verdict(replace(state, progress=progress, memory=memory), blockers, ask_again, stopped)
+    return Verdict(replace(state, progress=progress, memory=memory), blockers, ask_again, stopped, said)
 
 
 def step_all(progress: Progress, signs: Iterable[Sign]) -> Progress:
@@ -211,7 +214,7 @@ def _signs(progress: Progress, stopped: Admission, heard: Heard, rooms: Blockers
     return [Sign.EMPTIED]
 
 
-def _ranks(state: State, seen: Evidence, memory: Memory) -> tuple[tuple[int, ...], Blockers]:
+def ranks_of(state: State, seen: Evidence, memory: Memory) -> tuple[tuple[int, ...], Blockers]:
     """The DP ranks that must be empty, or why nobody knows which they are."""
     group = state.cordon.group
     if seen.groups is not None:

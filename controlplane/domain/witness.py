@@ -42,6 +42,10 @@ def open_requests(role: str, counts: Mapping[str, int]) -> int | None:
     return max(counts.values())
 
 
+Who = tuple[str, str]
+"""A witness: its kind, and its name where there may be several."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What one witness said of one DP rank (`dp` None: of the whole instance), as of `taken_at` by our clock.
@@ -93,6 +97,28 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """What one witness's last word on a DP rank amounts to.
+
+    `word`: busy, zero; silent (nothing fresh), vague (not how much); nobody, when there is no witness to be asked.
+    """
+
+    dp: int
+    who: Who
+    word: str
+    reading: Reading | None
+
+    @property
+    def name(self) -> str:
+        return "" if self.word == "nobody" else _called(self.who)
+
+    @property
+    def key(self) -> str:
+        """Of `Zeros`."""
+        return f"{self.name} dp{self.dp}"
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
     """`busy` is proof of work; `unknown` is the lack of proof, `pending` a proof that needs another reading."""
 
@@ -106,41 +132,20 @@ class Heard:
         return not self.busy and not self.unknown
 
 
-def hear(
-    dps: Collection[int],
-    readings: Iterable[Reading],
-    watch: Watch,
-    *,
-    since: float | None,
-    zeros: Zeros,
-    now: float,
-) -> Heard:
-    """Judge every DP rank of `dps`. `since`: when everybody had stopped admitting; None while somebody has not."""
-    by_rank = _by_rank(readings)
+def hear(said: Sequence[Statement], *, since: float | None, zeros: Zeros) -> Heard:
+    """Put together what was said. `since`: when everybody had stopped admitting; None while somebody has not."""
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     counted: Zeros = {}
-    for dp in sorted(dps):
-        said = _said_of(dp, by_rank, exact=watch.exact)
-        asked = _asked(said, watch)
-        if not asked:
-            found["nobody", ""].append(dp)
-        for who in asked:
-            reading = said.get(who)
-            name = _called(who)
-            if reading is None or reading.is_old(now):
-                found["silent", name].append(dp)
-            elif reading.open is None:
-                found["vague", name].append(dp)
-            elif reading.open:
-                found["busy", name].append(dp)
-            else:
-                zero = _count(zeros.get(f"{name} dp{dp}"), reading, since)
-                if zero is not None:
-                    counted[f"{name} dp{dp}"] = zero
-                if zero is None or zero.count < READINGS:
-                    found["proof", name].append(dp)
-        for who in _busy_beside(said, asked, {} if watch.exact else by_rank.get(None, {}), now):
-            found["busy", _called(who)].append(dp)
+    for one in said:
+        word = one.word
+        if word == "zero":
+            assert one.reading is not None
+            zero = _count(zeros.get(one.key), one.reading, since)
+            if zero is not None:
+                counted[one.key] = zero
+            word = "proof" if zero is None or zero.count < READINGS else ""
+        if word:
+            found[word, one.name].append(one.dp)
     return Heard(
         _blockers(found, "busy"),
         _blockers(found, "silent") | _blockers(found, "vague") | _blockers(found, "nobody"),
@@ -149,7 +154,39 @@ def hear(
     )
 
 
-Who = tuple[str, str]
+def statements(dps: Collection[int], readings: Iterable[Reading], watch: Watch, *, now: float) -> tuple[Statement, ...]:
+    """Every DP rank of `dps` with everybody who must speak of it, and whoever else says that something is open there."""
+    by_rank = _by_rank(readings)
+    found: list[Statement] = []
+    for dp in sorted(dps):
+        said = _said_of(dp, by_rank, exact=watch.exact)
+        asked = _asked(said, watch)
+        if not asked:
+            found.append(Statement(dp, ("", ""), "nobody", None))
+        found += [Statement(dp, who, _word(said.get(who), now), said.get(who)) for who in asked]
+        whole = {} if watch.exact else by_rank.get(None, {})
+        found += [
+            Statement(dp, who, "busy", _busier(who, said, whole)) for who in _busy_beside(said, asked, whole, now)
+        ]
+    return tuple(found)
+
+
+def open_in_all(said: Iterable[Statement]) -> int | None:
+    """How much is open by all of them together; None when one who must say it does not.
+
+    Gateways count requests of their own, workers of one DP rank the same ones; of two kinds the one that knows of more.
+    """
+    most: dict[tuple[str, str, int | None], int] = {}
+    for one in said:
+        if one.reading is None or one.reading.open is None or one.word in ("silent", "vague"):
+            return None
+        kind, source = one.who
+        key = (kind, source if kind == GATEWAY else "", one.reading.dp)
+        most[key] = max(most.get(key, 0), one.reading.open)
+    kinds: dict[str, int] = defaultdict(int)
+    for (kind, _, _), count in most.items():
+        kinds[kind] += count
+    return max(kinds.values(), default=None)
 
 
 def _by_rank(readings: Iterable[Reading]) -> dict[int | None, dict[Who, Reading]]:
@@ -177,6 +214,18 @@ def _busy_beside(
                 yield who
         elif not reading.open and who in whole and whole[who].open and not whole[who].is_old(now):
             yield who
+
+
+def _word(reading: Reading | None, now: float) -> str:
+    if reading is None or reading.is_old(now):
+        return "silent"
+    if reading.open is None:
+        return "vague"
+    return "busy" if reading.open else "zero"
+
+
+def _busier(who: Who, said: Mapping[Who, Reading], whole: Mapping[Who, Reading]) -> Reading:
+    return said[who] if said[who].open else whole[who]
 
 
 def _asked(said: Mapping[Who, Reading], watch: Watch) -> list[Who]:

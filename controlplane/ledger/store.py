@@ -104,7 +104,7 @@ class FactStore(Writer):
 
 
 class RoomStore(Writer):
-    """Room bindings, appended to a journal, and the collisions seen."""
+    """Room bindings, appended to a journal, the collisions seen, and samples of what went on."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias, "SELECT token FROM controlplane_trafficfence WHERE id = 1")
@@ -114,6 +114,9 @@ class RoomStore(Writer):
             tried_again(lambda: pipeline.append_rooms(self.alias, token, rooms))
         else:
             self.transact(token, lambda cursor: _write_rooms(cursor, rooms, collisions))
+
+    def keep_sample(self, token: int, sample: tuple[Any, ...]) -> None:
+        self.transact(token, lambda cursor: _insert(cursor, tables.SAMPLE, [sample]))
 
 
 def _write(cursor: Any, writes: Writes) -> int:

@@ -92,6 +92,24 @@ COLLISION = Table(
     {"instance_id": "bigint", "room": "bigint", "before": "int", "after": "int", "at": "float8"},
 )
 
+SAMPLE = Table(
+    "controlplane_sample",
+    {
+        "at": "float8",
+        "seconds": "float8",
+        "registrations": "int",
+        "lookups": "int",
+        "bindings": "int",
+        "collisions": "int",
+        "refusals": "int",
+        "rooms": "int",
+        "probes": "int",
+        "unanswered": "int",
+        "probe_p50_ms": "float8",
+        "probe_p99_ms": "float8",
+    },
+)
+
 # Taking the head and using it are one statement; the events carry how far they are behind the new head.
 APPEND_JSON = f"""
 WITH head AS (UPDATE controlplane_ledgerhead SET revision = revision + %s WHERE id = 1 RETURNING revision),

@@ -9,6 +9,7 @@ from .process import Lease, WorkerLease
 from .registry import Instance, Launch, Rank
 from .request import Request
 from .rooms import RoomBinding, RoomCollision, TrafficFence
+from .samples import Sample
 
 __all__ = [
     "ALL_GROUPS",
@@ -34,6 +35,7 @@ __all__ = [
     "RoomCollision",
     "Router",
     "RouterMember",
+    "Sample",
     "SignInLink",
     "TrafficFence",
     "WorkerLease",

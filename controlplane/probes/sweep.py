@@ -13,6 +13,7 @@ from controlplane.domain.addresses import parse_ip
 from controlplane.domain.contact import Contact, combine
 from controlplane.probes.names import resolve
 from controlplane.probes.networks import ProbePolicy
+from controlplane.probes.timing import Timing
 from controlplane.probes.zmtp import greet_address
 
 APART_SECONDS = 0.1
@@ -87,6 +88,7 @@ class Prober:
     ) -> None:
         self.policy = policy
         self.timeout = timeout
+        self.timing = Timing()
         self._places = asyncio.Semaphore(concurrency)
         self._purse = Purse(budget or Budget())
         self._asking: dict[tuple[str, int], asyncio.Task[Contact]] = {}
@@ -142,8 +144,10 @@ class Prober:
             self._due.popitem(last=False)
         await asyncio.sleep(begin - loop.time())
         async with self._places:
-            deadline = asyncio.get_running_loop().time() + self.timeout
-            return await greet_address(ip, port, deadline=deadline)
+            began = loop.time()
+            contact = await greet_address(ip, port, deadline=began + self.timeout)
+            self.timing.heard(contact, loop.time() - began)
+            return contact
 
 
 def is_local_address(ip: str) -> bool:

@@ -70,12 +70,12 @@ def pairs(
     if not 1 <= limit <= MOST:
         raise Refused(f"limit must be between 1 and {MOST}, not {limit}", code="malformed")
     fleet = [row for row in routable.wholes(now=now) if not row.instance.retired]
-    prefills = _of_role(fleet, "prefill", prefill)
-    decodes: list[RoutableRow | None] = list(_of_role(fleet, "decode", decode))
+    prefills = of_role(fleet, "prefill", prefill)
+    decodes: list[RoutableRow | None] = list(of_role(fleet, "decode", decode))
     if posted is not None and decode is None:
         decodes = [None]
     start = _start(after, prefills, decodes)
-    compared = _Compared(posted)
+    compared = Compared(posted)
     total = len(prefills) * len(decodes)
     end = min(start + limit, total)
     rows = [compared.pair(*_place(index, prefills, decodes)) for index in range(start, end)]
@@ -97,7 +97,7 @@ def known(row: RoutableRow | None, posted: Decode | None) -> tuple[str, Decode]:
     return "nobody", NOBODY_SAID
 
 
-class _Compared:
+class Compared:
     """Many instances are alike: each kind of pair is compared once."""
 
     def __init__(self, posted: Decode | None) -> None:
@@ -138,7 +138,7 @@ NOTHING_REGISTERED = Compatibility(
 )
 
 
-def _of_role(fleet: Sequence[RoutableRow], role: str, name: str | None) -> list[RoutableRow]:
+def of_role(fleet: Sequence[RoutableRow], role: str, name: str | None) -> list[RoutableRow]:
     found = [row for row in fleet if name is None or row.name == name]
     if name is not None and not found:
         raise Refused(f"no instance is named {name}", code="not_found")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from controlplane.databases import READER
-from controlplane.domain.drain import safe_to_delete
+from controlplane.domain.drain import Rooms, safe_to_delete
 from controlplane.domain.errors import Refused
-from controlplane.models import Drain, Instance
+from controlplane.domain.obstacles import Obstacle, obstacle
+from controlplane.domain.trail import Trail
+from controlplane.models import Drain, GroupIntent, Instance
 
+from . import journal
 from .fleet import snapshot
 from .planning import Plan, plan
 from .standing import scope
@@ -51,7 +54,10 @@ class ReadingRow:
 
 @dataclass(frozen=True, slots=True)
 class DrainRow:
-    """One drain, under way or ended. `group` None: of the whole instance. Times are epoch seconds."""
+    """One drain, under way or ended. `group` None: of the whole instance. Times are epoch seconds.
+
+    `obstacles` say of each blocker what it is about; `rooms` and `trail` are as the last look found them.
+    """
 
     id: int
     instance: str
@@ -76,6 +82,12 @@ class DrainRow:
     ended_reason: str
     # Its instance was retired with it, and still is.
     retired: bool = False
+    role: str = ""
+    # What is wanted of it now, which another drain or an uncordon may have changed since.
+    intent: str = ""
+    obstacles: tuple[Obstacle, ...] = ()
+    rooms: Rooms = field(default_factory=Rooms)
+    trail: Trail = field(default_factory=Trail)
 
     @property
     def ended(self) -> bool:
@@ -90,6 +102,10 @@ class DrainRow:
     @property
     def what(self) -> str:
         return self.instance if self.group is None else f"dp{self.group} of {self.instance}"
+
+    def unwatched(self, now: float) -> bool:
+        """Under way, and nobody has looked at it for too long."""
+        return not self.ended and now - (self.checked_at or self.started_at) > UNWATCHED_SECONDS
 
 
 def drain(id_: int) -> DrainRow:
@@ -126,7 +142,7 @@ def newest_of(instance: str, group: int) -> DrainRow | None:
 def told(row: DrainRow, *, now: float) -> list[str]:
     """The story of one drain in sentences, the verdict first."""
     by = f"by {row.actor}" + (f": {row.reason}" if row.reason else "")
-    said = [f"{row.what} is {_verdict(row)} (drain {row.id}, begun {ago(row.started_at, now)} {by})."]
+    said = [f"{row.what} is {verdict(row)} (drain {row.id}, begun {ago(row.started_at, now)} {by})."]
     if row.ended_at is not None:
         said.append(f"It ended {ago(row.ended_at, now)}: {row.ended_reason}.")
         return said
@@ -140,13 +156,14 @@ def told(row: DrainRow, *, now: float) -> list[str]:
     for reading in busy[:8]:
         where = "" if reading.dp is None else f" on dp{reading.dp}"
         said.append(f"{reading.who}{where}: {reading.detail} ({ago(reading.taken_at, now)}).")
-    if now - (row.checked_at or row.started_at) > UNWATCHED_SECONDS:
+    if row.unwatched(now):
         when = "yet" if row.checked_at is None else f"for {span(now - row.checked_at)}"
         said.append(f"Nobody has looked at it {when}: is the Celery worker running?")
     return said
 
 
-def _verdict(row: DrainRow) -> str:
+def verdict(row: DrainRow) -> str:
+    """How far it is, as the end of a sentence that begins with what it is about."""
     if row.safe_to_delete and row.group is not None:
         return "drained: its ranks hold nothing, and the other DP groups go on"
     if row.safe_to_delete:
@@ -168,12 +185,16 @@ def _rows(found: Iterable[Drain]) -> tuple[DrainRow, ...]:
     rows = list(found)
     ids = {row.instance_id for row in rows}
     current = registered(ids)
-    gone = Instance.objects.using(READER).filter(pk__in=ids, intent=Instance.Intent.RETIRED)
-    retired = dict(gone.values_list("pk", "retired_at"))
+    known = Instance.objects.using(READER).in_bulk(ids)
+    retired = {id_: one.retired_at for id_, one in known.items() if one.intent == Instance.Intent.RETIRED}
+    own = GroupIntent.objects.using(READER).filter(instance_id__in=ids)
+    intents = {(id_, group): str(intent) for id_, group, intent in own.values_list("instance_id", "group", "intent")}
     return tuple(
         _row(
             row,
             current[row.instance_id].number if row.instance_id in current else None,
+            known.get(row.instance_id),
+            intents.get((row.instance_id, row.group), "enabled"),
             # By this retirement, not by one before it was added again.
             retired=row.ended_at is not None and row.ended_at == retired.get(row.instance_id),
         )
@@ -181,8 +202,10 @@ def _rows(found: Iterable[Drain]) -> tuple[DrainRow, ...]:
     )
 
 
-def _row(row: Drain, current: int | None, *, retired: bool) -> DrainRow:
+def _row(row: Drain, current: int | None, of: Instance | None, own_intent: str, *, retired: bool) -> DrainRow:
     seen: dict[str, Any] = msgspec.json.decode(row.seen)
+    blockers = tuple(msgspec.json.decode(row.blockers))
+    keys = seen.get("keys", ())
     return DrainRow(
         id=row.pk,
         instance=row.instance,
@@ -196,7 +219,7 @@ def _row(row: Drain, current: int | None, *, retired: bool) -> DrainRow:
         deadline_at=row.deadline_at,
         min_ready=row.min_ready,
         cordon_revision=row.cordon_revision,
-        blockers=tuple(msgspec.json.decode(row.blockers)),
+        blockers=blockers,
         readings=tuple(ReadingRow(**reading) for reading in seen.get("readings", ())),
         engine_problem=seen.get("engine_problem", ""),
         waiting_for=tuple(seen.get("waiting_for", ())),
@@ -206,4 +229,9 @@ def _row(row: Drain, current: int | None, *, retired: bool) -> DrainRow:
         ended_at=row.ended_at,
         ended_reason=row.ended_reason,
         retired=retired,
+        role=str(of.role) if of else "",
+        intent="" if of is None else str(of.intent) if of.intent != Instance.Intent.ENABLED else own_intent,
+        obstacles=tuple(map(obstacle, keys if len(keys) == len(blockers) else ("unknown",) * len(blockers), blockers)),
+        rooms=journal.Position.read(seen.get("journal", {})).rooms,
+        trail=Trail.read(seen.get("trail", {})),
     )

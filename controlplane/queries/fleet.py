@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -104,6 +105,14 @@ def ranks(instance_id: int, *, term: int) -> tuple[RankRow, ...]:
     return tuple(_rank(values, term) for values in _read(sql, [instance_id]))
 
 
+def seats(instance_id: int, *, term: int, slots: Sequence[Slot] = ()) -> tuple[RankRow, ...]:
+    """Whoever sits in an open launch of an instance, or sat there last; in all slots, or only in these."""
+    marks = ", ".join(["(%s, %s, %s, %s)"] * len(slots))
+    only = f" AND (r.dp, r.cp, r.tp, r.pp) IN (VALUES {marks})" if slots else ""
+    sql = f"{RANKS} WHERE l.instance_id = %s AND l.ended_at IS NULL{only} ORDER BY r.launch, r.dp, r.cp, r.tp, r.pp"
+    return tuple(_rank(values, term) for values in _read(sql, [instance_id, *chain.from_iterable(slots)]))
+
+
 def departed(instance_id: int, launches: list[int], *, term: int) -> tuple[RankRow, ...]:
     """Whoever left one of these launches and was not replaced in it, however long ago."""
     if not launches:
@@ -114,14 +123,17 @@ def departed(instance_id: int, launches: list[int], *, term: int) -> tuple[RankR
     return tuple(_rank(values, term) for values in _read(sql, [instance_id, *launches]))
 
 
-def launches(instance_id: int, *, limit: int = 20) -> tuple[LaunchRow, ...]:
-    """The launches of an instance, the newest first, ended ones included."""
-    sql = f"""{LAUNCH} WHERE l.instance_id = %s ORDER BY l.number DESC LIMIT %s"""
+def launches(instance_id: int, *, before: int | None = None, limit: int = 20) -> tuple[LaunchRow, ...]:
+    """The launches of an instance, the newest first, ended ones included; only those of lower numbers than `before`."""
+    older = " AND l.number < %s" if before is not None else ""
+    sql = f"{LAUNCH} WHERE l.instance_id = %s{older} ORDER BY l.number DESC LIMIT %s"
     counts = """SELECT r.launch, COUNT(*) FROM controlplane_rank r
-        WHERE r.instance_id = %s AND r.left_at IS NULL GROUP BY r.launch"""
+        WHERE r.instance_id = %s AND r.launch BETWEEN %s AND %s AND r.left_at IS NULL GROUP BY r.launch"""
     with snapshot():
-        registered = dict(_read(counts, [instance_id]))
-        return tuple(_launch(values, registered.get(values[1], 0), ()) for values in _read(sql, [instance_id, limit]))
+        found = _read(sql, [instance_id, *([before] if before is not None else []), limit])
+        shown = [instance_id, found[-1][1], found[0][1]] if found else [instance_id, 0, 0]
+        registered = dict(_read(counts, shown))
+        return tuple(_launch(values, registered.get(values[1], 0), ()) for values in found)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def after(position: Position, wanted: Wanted, *, limit: int) -> EventPage:
         head = tail.head()
         _check(position, head)
         rows = Event.objects.using(READER).filter(revision__gt=position.revision, **wanted.filters())
-        found = list(map(_row, rows.order_by("revision")[: limit + 1]))
+        found = list(map(row_of, rows.order_by("revision")[: limit + 1]))
         items, more = found[:limit], len(found) > limit
         # What did not match needs no second look.
         reached = positions.after(head.ledger_id, items[-1]) if more else position_of(head)
@@ -70,7 +70,7 @@ def newest(wanted: Wanted, *, limit: int) -> EventPage:
     with snapshot():
         head = tail.head()
         rows = Event.objects.using(READER).filter(**wanted.filters())
-        found = list(map(_row, rows.order_by("-revision")[: limit + 1]))
+        found = list(map(row_of, rows.order_by("-revision")[: limit + 1]))
     items, more = found[:limit], len(found) > limit
     return EventPage(
         head.ledger_id, head.revision, items, Position(head.ledger_id, items[-1].revision) if more else None, more
@@ -123,9 +123,9 @@ def _check(position: Position, head: tail.Cursor) -> None:
 
 def _event(revision: int) -> EventRow | None:
     row = Event.objects.using(READER).filter(revision=revision).first()
-    return _row(row) if row is not None else None
+    return row_of(row) if row is not None else None
 
 
-def _row(event: Event) -> EventRow:
+def row_of(event: Event) -> EventRow:
     data = msgspec.json.decode(event.data)
     return EventRow(event.revision, event.at, event.kind, event.instance, event.actor, event.reason, data)

@@ -76,3 +76,36 @@ def _without_expired(rooms: Rooms, now: float) -> Rooms:
 def _room(id_: int) -> Room | None:
     row = RoomBinding.objects.using(TRAFFIC).filter(pk=id_).first()
     return Room(row.room, row.dp, row.expires_ms / 1000) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class LivingRow:
+    """A room that is bound to a DP rank until `expires_at`; `late`: since the drain in question began."""
+
+    room: int
+    dp: int
+    expires_at: float
+    late: bool
+
+
+SEARCHED = 200_000
+"""So many of the newest bindings are looked through for people: a journal of millions would hold a page up."""
+
+LIVING = """
+SELECT id, room, dp, expires_ms FROM controlplane_roombinding
+WHERE id > %s AND instance_id = %s AND expires_ms > %s{group} ORDER BY id DESC LIMIT %s"""
+
+
+def living(
+    instance_id: int, group: int | None, *, mark: int, now: float, limit: int, searched: int = SEARCHED
+) -> tuple[LivingRow, ...]:
+    """Rooms of an instance, or of one DP group of it, that still live: the newest bindings first. `mark` as in follow()."""
+    sql = LIVING.format(group=" AND dp = %s" if group is not None else "")
+    values = [newest() - searched, instance_id, round(now * 1000), *([group] if group is not None else []), limit]
+    with connections[TRAFFIC].cursor() as cursor:
+        cursor.execute(sql, values)
+        found = cursor.fetchall()
+    # Of a room that was bound twice the last binding counts.
+    last = {room: (id_, dp, expires_ms) for id_, room, dp, expires_ms in reversed(found)}
+    rows = [LivingRow(room, dp, expires_ms / 1000, id_ > mark) for room, (id_, dp, expires_ms) in last.items()]
+    return tuple(reversed(rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,11 @@ from controlplane.databases import READER
 from controlplane.domain import routable as domain
 from controlplane.domain.errors import Refused
 from controlplane.domain.routable import Breaker, Health, Registration, Subject, Verdict, Wish
-from controlplane.models import ALL_GROUPS, Router
 
 from . import fleet
+from .choosers import Choosers
 from .rows import FleetRow, InstanceRow, LeaderRow
+from .standing import scope
 
 GROUPS = """
 SELECT r.instance_id, r.dp, COUNT(*), SUM(CASE WHEN r.contact = 'up' THEN 1 ELSE 0 END),
@@ -25,14 +26,14 @@ SELECT r.instance_id, r.dp, COUNT(*), SUM(CASE WHEN r.contact = 'up' THEN 1 ELSE
  SUM(CASE WHEN r.verified_term = %s AND r.flags NOT LIKE '%%unprobed%%' THEN 1 ELSE 0 END)
 FROM controlplane_launch l JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number
 WHERE l.ended_at IS NULL AND l.state = 'current' AND r.left_at IS NULL{more} GROUP BY r.instance_id, r.dp"""
-GATEWAYS = "SELECT name FROM controlplane_gateway WHERE left_at IS NULL ORDER BY name"
-ROUTERS = """
-SELECT m.instance, r.name FROM controlplane_routermember m JOIN controlplane_router r ON r.id = m.router_id ORDER BY r.name"""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupVerdict:
-    """One DP group of an instance: how many of its ranks are registered, and whether it can be sent work."""
+    """One DP group of an instance: how many of its ranks are registered, and whether it can be sent work.
+
+    `unanswered`: ranks that can be probed, and whose last probe was not answered as a rank answers.
+    """
 
     group: int
     registered: int
@@ -40,6 +41,7 @@ class GroupVerdict:
     answering: int
     intent: str
     verdict: Verdict
+    unanswered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +100,46 @@ def instances(
 ) -> tuple[RoutableRow, ...]:
     """Every instance, or the named one; through any gateway, or one. `without`: as if this group (or -1) were cordoned."""
     facts = _Facts.read(now, name, gateway)
-    return tuple(facts.row(one, without) for one in facts.fleet.instances)
+    name, wishes = (without[0], (Wish("cordoned", scope(without[1])),)) if without is not None else (None, ())
+    return tuple(facts.row(one, *(wishes if one.name == name else ())) for one in facts.fleet.instances)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """The whole fleet and the verdict on each of its instances, in the order of their names."""
+
+    fleet: FleetRow
+    rows: tuple[RoutableRow, ...]
+
+
+def weigh(*, now: float) -> Weighed:
+    facts = _Facts.read(now)
+    return Weighed(facts.fleet, tuple(facts.row(one) for one in facts.fleet.instances))
 
 
 def both(*, now: float, without: tuple[str, int]) -> tuple[tuple[RoutableRow, ...], tuple[RoutableRow, ...]]:
     """Every instance as it is, and as if this group (or -1) were cordoned: the fleet is read and weighed once."""
+    return together(now=now, gone=(without,))
+
+
+def lifted(name: str, *, group: int | None, now: float) -> tuple[RoutableRow, RoutableRow]:
+    """One instance as it is, and as if this group (None: all of it) had not been taken out of use. Raises Refused."""
+    facts = _Facts.read(now, name)
+    if (one := facts.fleet.named(name)) is None:
+        raise Refused(f"no instance is named {name}", code="not_found")
+    return facts.row(one), facts.row(one, Wish("enabled", group))
+
+
+def together(
+    *, now: float, gone: Collection[tuple[str, int]]
+) -> tuple[tuple[RoutableRow, ...], tuple[RoutableRow, ...]]:
+    """As `both`, with all of these instances and groups cordoned at once."""
     facts = _Facts.read(now)
+    wishes: dict[str, list[Wish]] = defaultdict(list)
+    for name, group in gone:
+        wishes[name].append(Wish("cordoned", scope(group)))
     rows = tuple(facts.row(one) for one in facts.fleet.instances)
-    return rows, tuple(facts.row(row.instance, without) if row.name == without[0] else row for row in rows)
+    return rows, tuple(facts.row(row.instance, *wishes[row.name]) if row.name in wishes else row for row in rows)
 
 
 def wholes(*, now: float) -> tuple[RoutableRow, ...]:
@@ -122,14 +156,22 @@ def instance(name: str, *, now: float, gateway: str | None = None) -> RoutableRo
     return found[0]
 
 
+def standing(name: str, *, now: float) -> tuple[RoutableRow, FleetRow]:
+    """One instance, and the fleet row it came in. Raises Refused (not_found)."""
+    facts = _Facts.read(now, name)
+    if not facts.fleet.instances:
+        raise Refused(f"no instance is named {name}", code="not_found")
+    return facts.row(facts.fleet.instances[0]), facts.fleet
+
+
 def counts(role: str, *, now: float | None = None, without: tuple[str, int] | None = None) -> Counts:
     """How much of a role can be sent work, and with `without`, what would remain."""
-    return count(instances(now=_now(now), without=without), role)
+    return count(instances(now=time.time() if now is None else now, without=without), role)
 
 
 def pairs(*, now: float | None = None, without: tuple[str, int] | None = None) -> int:
     """Routable prefill instances times routable decode instances."""
-    rows = instances(now=_now(now), without=without)
+    rows = instances(now=time.time() if now is None else now, without=without)
     return count(rows, "prefill").instances * count(rows, "decode").instances
 
 
@@ -140,39 +182,13 @@ def count(rows: Iterable[RoutableRow], role: str) -> Counts:
     return Counts(len(here), len(groups) + nameless, sum(group.registered for group in groups))
 
 
-def _now(now: float | None) -> float:
-    return time.time() if now is None else now
-
-
-class _Selectors:
-    """Who could choose an instance: every gateway that has not left, and the routers that shall hold it."""
-
-    def __init__(self, gateway: str | None) -> None:
-        self._only = gateway
-        self._gateways = [name for (name,) in _read(GATEWAYS)]
-        self._routers: dict[str, list[str]] = defaultdict(list)
-        for instance, router in _read(ROUTERS):
-            self._routers[instance].append(f"router:{router}")
-        if gateway is not None and gateway not in self._gateways:
-            router = Router.objects.using(READER).filter(name=gateway.removeprefix("router:"))
-            if not gateway.startswith("router:") or not router.exists():
-                raise Refused(
-                    f"no gateway is named {gateway}, and a router is asked for as router:NAME", code="not_found"
-                )
-
-    def of(self, name: str) -> tuple[str, ...]:
-        if self._only is not None:
-            return (self._only,)
-        return (*self._gateways, *self._routers.get(name, ()))
-
-
 @dataclass(frozen=True, slots=True)
 class _Facts:
     """All that is known of a fleet, or of one instance, as of one moment."""
 
     fleet: FleetRow
     groups: dict[int, dict[int, _Group]]
-    selectors: _Selectors
+    choosers: Choosers
     now: float
 
     @staticmethod
@@ -180,14 +196,15 @@ class _Facts:
         with fleet.snapshot():
             found = fleet.fleet(now=now, name=name)
             only = found.instances[0].id if name is not None and found.instances else None
-            return _Facts(found, _groups(found.leader.token, only), _Selectors(gateway), now)
+            return _Facts(found, _groups(found.leader.token, only), Choosers(gateway), now)
 
-    def row(self, one: InstanceRow, without: tuple[str, int] | None = None) -> RoutableRow:
-        return _row(one, self.subject(one), self.groups.get(one.id, {}), without)
+    def row(self, one: InstanceRow, *wishes: Wish) -> RoutableRow:
+        """`wishes`: as if these were wanted of it."""
+        return _row(one, _as_if(self.subject(one), wishes), self.groups.get(one.id, {}))
 
     def subject(self, one: InstanceRow) -> Subject:
         groups = self.groups.get(one.id, {})
-        return _subject(one, self.fleet.leader, groups, self.selectors.of(one.name), self.now)
+        return _subject(one, self.fleet.leader, groups, self.choosers.of(one.name), self.now)
 
 
 def _groups(term: int, only: int | None) -> dict[int, dict[int, _Group]]:
@@ -198,17 +215,23 @@ def _groups(term: int, only: int | None) -> dict[int, dict[int, _Group]]:
     return found
 
 
-def _row(row: InstanceRow, subject: Subject, groups: dict[int, _Group], without: tuple[str, int] | None) -> RoutableRow:
-    if without is not None and without[0] == row.name:
-        subject = _as_if_cordoned(subject, None if without[1] == ALL_GROUPS else without[1])
+def _row(row: InstanceRow, subject: Subject, groups: dict[int, _Group]) -> RoutableRow:
     size = row.expected // row.current.topology.dp if row.current else 0
     verdicts = []
+    # All DP groups that nobody spoke of by themselves are alike.
+    apart = {wish.group for wish in subject.wishes} | {breaker.group for breaker in subject.breakers}
+    alike: Verdict | None = None
     # Of a decode we know only those DP groups that operators spoke of: there may be others.
     for dp in subject.groups or sorted(group.group for group in row.groups):
         there = groups.get(dp, _Group(0, 0, 0, 0))
-        verdict = domain.explain(domain.of_group(subject, dp))
+        if dp in apart or alike is None:
+            verdict = domain.explain(domain.of_group(subject, dp))
+            alike = verdict if dp not in apart else alike
+        else:
+            verdict = alike
         intent = domain.intent_of(subject.wishes, dp)
-        verdicts.append(GroupVerdict(dp, there.registered, size, there.answering, intent, verdict))
+        silent = max(0, there.probeable - there.answering)
+        verdicts.append(GroupVerdict(dp, there.registered, size, there.answering, intent, verdict, silent))
     return RoutableRow(row, domain.explain(subject), tuple(verdicts))
 
 
@@ -253,9 +276,9 @@ def _subject(
     )
 
 
-def _as_if_cordoned(subject: Subject, group: int | None) -> Subject:
-    others = tuple(wish for wish in subject.wishes if wish.group != group)
-    return replace(subject, wishes=(*others, Wish("cordoned", group)))
+def _as_if(subject: Subject, wishes: Collection[Wish]) -> Subject:
+    about = {wish.group for wish in wishes}
+    return replace(subject, wishes=(*(one for one in subject.wishes if one.group not in about), *wishes))
 
 
 def _read(sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:

@@ -62,8 +62,8 @@ def fleet_state(instance: str | None = None) -> tuple[Cursor, State]:
     return at, reading.state()
 
 
-def as_of(revision: int, instance: str | None = None) -> State:
-    """The state right after this revision, told by the ledger from its beginning.
+def as_of(revision: int, instance: str | None = None, *, most: int | None = None) -> State:
+    """The state right after this revision, told by the ledger from its beginning, in at most `most` events.
 
     Raises Refused: malformed for a revision that is not yet, unavailable when its beginning is gone, too_large when it
     would take too long.
@@ -71,7 +71,7 @@ def as_of(revision: int, instance: str | None = None) -> State:
     newest = head().revision
     if not 0 <= revision <= newest:
         raise Refused(f"revision {revision} does not exist: the ledger is at {newest}", code="malformed")
-    return fleetstate.follow(fleetstate.empty(), _from_the_beginning(revision, instance))
+    return fleetstate.follow(fleetstate.empty(), _from_the_beginning(revision, instance, most or MOST_REPLAYED))
 
 
 def revision_at(at: float) -> int:
@@ -90,7 +90,7 @@ def state_at(at: float, instance: str | None = None) -> tuple[int, State]:
     return revision, as_of(revision, instance)
 
 
-def _from_the_beginning(revision: int, instance: str | None) -> Iterator[EventRow]:
+def _from_the_beginning(revision: int, instance: str | None, most: int) -> Iterator[EventRow]:
     events = Event.objects.using(READER).filter(revision__lte=revision)
     first = events.aggregate(first=Min("revision"))["first"]
     if revision and first != 1:
@@ -100,9 +100,9 @@ def _from_the_beginning(revision: int, instance: str | None) -> Iterator[EventRo
         # What gateways and routers do is about nobody in particular, and about everybody.
         events = events.filter(instance__in=(instance, ""))
         count = events.count()
-    if count > MOST_REPLAYED:
+    if count > most:
         raise Refused(
-            f"telling this takes {count} events, and at most {MOST_REPLAYED} are read; ask for one instance, or for a time"
+            f"telling this takes {count} events, and at most {most} are read; ask for one instance, or for a time"
             " nearer to the beginning",
             code="too_large",
         )

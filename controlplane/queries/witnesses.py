@@ -20,7 +20,7 @@ from controlplane.ledger.tail import Cursor, head, latest
 from controlplane.models import Drain, Instance, Launch, OpenRooms, RouterMember
 from controlplane.models import Gateway as GatewayModel
 from controlplane.models import Router as RouterModel
-from controlplane.probes.loads import Loads
+from controlplane.probes.loads import Load, Loads
 
 from . import journal
 from .fleet import snapshot
@@ -75,6 +75,25 @@ def cases(loads: Mapping[str, Loads], *, now: float) -> Iterator[Case]:
             log.warning("drain_not_looked_at", drain=row.pk, instance=row.instance, problem=str(problem)[:300])
         else:
             yield case
+
+
+def as_last_seen(id_: int, *, now: float) -> Case | None:
+    """One open drain with what its engine said at the last look, and what others have said since; None when it has ended.
+
+    Call it inside a snapshot. Of the rooms it knows what was found at that look.
+    """
+    row = Drain.objects.using(READER).filter(pk=id_, ended_at=None).first()
+    known = _Known.read({row.instance_id} if row is not None else set())
+    if row is None or row.instance_id not in known.instances:
+        return None
+    seen: dict[str, Any] = msgspec.json.decode(row.seen)
+    loads = [
+        Load(said["dp"], said["taken_at"], "", said["counts"])
+        for said in seen.get("readings", ())
+        if said["kind"] == ENGINE
+    ]
+    upto = journal.Position.read(seen.get("journal", {})).upto
+    return _case(row, known, Loads(tuple(loads), seen.get("engine_problem", "")), upto, now)
 
 
 def selectors(instance: str) -> Selectors:

@@ -19,6 +19,26 @@ def slot_name(slot: Slot, topology: Topology | None = None) -> str:
     return f"dp{slot.dp}{cp} tp{slot.tp}{pp}"
 
 
+def slot_ranges(slots: Iterable[Slot], topology: Topology | None = None) -> list[tuple[str, int]]:
+    """Neighbours along TP under one name, and how many they are.
+
+    >>> slot_ranges([Slot(0, 0, 3, 0), Slot(0, 0, 4, 0), Slot(1, 0, 0, 0)], Topology(2, 1, 8, 1))
+    [('dp0 tp3–4', 2), ('dp1 tp0', 1)]
+    """
+    rows: dict[tuple[int, int, int], list[int]] = {}
+    for slot in sorted(slots):
+        rows.setdefault((slot.dp, slot.cp, slot.pp), []).append(slot.tp)
+    found: list[tuple[str, int]] = []
+    for (dp, cp, pp), tps in rows.items():
+        first = tps[0]
+        for tp, following in zip(tps, [*tps[1:], -1], strict=True):
+            if following != tp + 1:
+                name = slot_name(Slot(dp, cp, first, pp), topology)
+                found.append((name if tp == first else name.replace(f" tp{first}", f" tp{first}–{tp}"), tp - first + 1))
+                first = following
+    return found
+
+
 def slot_key(slot: Slot) -> str:
     """The slot in one word, as `--slot` takes it.
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import live, special
+from tests.bench import live, pages, special
 from tests.bench.cases import DIRECTORY, FULL, GROWING, QUICK, Case, Plan, engine_cases
 from tests.bench.compare import compare, prepare_directory, prepare_engine, start
 from tests.bench.load import machine
@@ -57,6 +57,8 @@ def measured(servers: Stable, plan: Plan, patterns: list[str]) -> Iterator[Row]:
         yield from _engine(servers, plan, tensors, [each for each in engine_cases(tensors) if wanted(each.name)])
     if wanted("commit to socket"):
         yield from live.commit_to_socket(servers, plan)
+    if wanted("page"):
+        yield from pages.pages(servers, plan)
     if wanted("real clients"):
         yield from special.real_clients(servers, plan, log)
     if wanted("restart"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect
 
 from tests.browser.look import SIZES, Look
 from tests.supervisor.conftest import Up
@@ -28,6 +28,10 @@ ARGUMENTS = [
     "--disable-sync",
     "--font-render-hinting=none",
 ]
+
+# As long as a busy machine may take; what is there sooner is not waited for.
+PATIENCE_MS = 20_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")
@@ -56,9 +60,19 @@ class Site:
         return self.up.web
 
     def open(
-        self, path: str = "/", *, who: str = "olga", size: str = "wide", theme: str = "light", **options: Any
+        self,
+        path: str = "/",
+        *,
+        who: str = "olga",
+        size: str = "wide",
+        theme: str = "light",
+        before: Callable[[Page], None] | None = None,
+        **options: Any,
     ) -> Look:
-        """`size`: a key of SIZES; `theme`: light or dark, as the browser prefers. Problems of the page fail the test."""
+        """`size`: a key of SIZES; `theme`: light or dark, as the browser prefers. Problems of the page fail the test.
+
+        `before`: what is done to the page before it goes anywhere.
+        """
         context = self.browser.new_context(
             base_url=self.url,
             viewport=SIZES[size],
@@ -66,12 +80,14 @@ class Site:
             reduced_motion="reduce",
             **options,
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(PATIENCE_MS)
         self.contexts.append(context)
         if who:
             context.add_cookies([{"name": "sessionid", "value": self.keys[who], "url": self.url}])
         page: Page = context.new_page()
         look = Look(page)
+        if before is not None:
+            before(page)
         look.go(path)
         return look
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.cases.ranks import Ranks
+from tests.controlplane.commands.on_backend import on_backend
 from tests.wire.conftest import Server, serve, server, serving, tenant
 
-__all__ = ["serve", "server", "tenant"]
+__all__ = ["on_backend", "serve", "server", "tenant"]
 
 # A peer that is there answers at once; so much only a busy machine can take.
 PROBING = {"PDCP_PROBE_INTERVAL_SECONDS": 0.3, "PDCP_PROBE_TIMEOUT_SECONDS": 5}

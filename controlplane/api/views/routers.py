@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from controlplane.access.roles import ADMINISTER, OPERATE, READ, Who
+from controlplane.access.roles import OPERATE, READ
+from controlplane.acts.keys import check_keys
 from controlplane.commands import routers as commands
-from controlplane.domain.errors import Refused
 from controlplane.queries import routers
 
 from ..answers.changes import DoneAnswer, done
@@ -98,13 +97,3 @@ class OneRouter(View):
     def action_of(self, request: Any) -> str:
         known = {"PATCH": "router.edit", "DELETE": "router.remove"}
         return known.get(request.method) or super().action_of(request)
-
-
-def check_keys(who: Who, names: Collection[str]) -> None:
-    """A router is given the API keys of its workers: whoever chooses it chooses who learns them."""
-    keyed = routers.keyed(names)
-    if keyed and not who.may(ADMINISTER):
-        raise Refused(
-            f"the engine of {keyed[0]} has an API key, which the router would be given: an administrator must name it",
-            code="forbidden",
-        )

@@ -32,6 +32,7 @@ SCENARIOS: dict[str, Callable[..., Iterator[Any]]] = {
     "tenancy": tenancy.name_an_instance_in_bootstrap_host,
     "weights": weights.register_and_load,
     "operating": operating.register_and_restart,
+    "one_by_one": operating.register_one_by_one,
     "rank_mapping_oracle": oracle.compare_every_combination,
     "compatibility_oracle": handshake.compare_many_pairs,
 }

@@ -20,5 +20,17 @@ def register_and_restart(port: int, shape: dict[str, int]) -> Iterator[dict[str,
     yield {}
 
 
+def register_one_by_one(port: int, shape: dict[str, int], instance: str) -> Iterator[dict[str, Any]]:
+    """A rank with each step; then those of a second launch beside it; then the first launch dies, then the second."""
+    first, second = (Prefill(Shape(**shape), port, instance) for _ in range(2))
+    for launch in (first, second):
+        for slot in launch.shape.slots:
+            launch.register(slot)
+            yield {"ports": _ports(launch)}
+    for launch in (first, second):
+        launch.die()
+        yield {}
+
+
 def _ports(prefill: Prefill) -> list[int]:
     return sorted(rank.rank_port for rank in prefill.ranks.values())

@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from controlplane.admin.acts import ACTS, DRAIN, INSTANCE, RANK
+from controlplane.acts.table import ACTS, DRAIN, INSTANCE, RANK
 from controlplane.commands import intent
 from controlplane.databases import FACTS
 from controlplane.domain.topology import Topology

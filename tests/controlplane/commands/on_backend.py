@@ -1,6 +1,7 @@
 """Django in the test process on a backend of its own, where what is committed stays and `reader` sees it."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from django.db import connections
@@ -13,13 +14,22 @@ from tests.support.plugin import Backend
 @pytest.fixture
 def on_backend(backend: Backend) -> Iterator[Backend]:
     """Both kinds of database, one after the other; commits are real."""
+    with inside(backend):
+        yield backend
+
+
+@contextmanager
+def inside(backend: Backend) -> Iterator[None]:
+    """Django in the test process works on this backend meanwhile."""
     made = databases.from_url(backend.database_url or "", data_dir=backend.data_dir, synchronous="NORMAL")
     before = dict(connections.settings)
     _let_go()
     connections.settings.update(connections.configure_settings(made))
-    yield backend
-    _let_go()
-    connections.settings.update(before)
+    try:
+        yield
+    finally:
+        _let_go()
+        connections.settings.update(before)
 
 
 def _let_go() -> None:

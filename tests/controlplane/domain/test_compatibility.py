@@ -238,3 +238,16 @@ def test_a_decode_that_registered_is_known_but_for_its_model():
     decode = stored(Topology(1, 1, 2, 1), FACTS)
     assert (decode.tp_size, decode.page_size, decode.is_mla) == (2, 64, UNKNOWN)
     assert found(decode, PREFILL) == []
+
+
+def test_a_compatible_pair_may_still_be_costly_or_rest_on_what_nobody_compares():
+    cases = [
+        (DECODE, PREFILL, "compatible", None),
+        (replace(DECODE, tp_size=2), PREFILL, "costly", "tp_size"),
+        (replace(DECODE, tp_size=2, kv_layout=None), PREFILL, "unproven", "kv_layout"),
+        (replace(DECODE, tp_size=2, kv_layout=UNKNOWN), PREFILL, "unknown", "kv_layout"),
+        (replace(DECODE, tp_size=3, kv_layout=UNKNOWN), PREFILL, "incompatible", "tp_size"),
+    ]
+    for decode, of, outlook, field in cases:
+        seen = compare(decode, of)
+        assert (seen.outlook, seen.telling.field if seen.telling else None) == (outlook, field)

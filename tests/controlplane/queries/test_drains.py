@@ -47,7 +47,7 @@ def test_the_number_of_queries_does_not_grow_with_the_drains(fleet):
         selects(rows.listing),
         selects(lambda: plan("prefill-0", now=now)),
     ] == one
-    assert one[1] == 3
+    assert one[1] == 4
 
 
 def test_drains_are_listed_the_newest_first_and_filtered(fleet):

@@ -21,3 +21,19 @@ document.addEventListener('click', event => {
     if (!details.contains(event.target)) details.open = false;
   }
 });
+
+document.addEventListener('keydown', event => {
+  if (event.key !== 'Escape') return;
+  const details = document.querySelector('details.me[open]');
+  if (details) {
+    details.open = false;
+    details.querySelector('summary').focus();
+  }
+  const nav = document.querySelector('#nav.open');
+  if (nav) {
+    nav.classList.remove('open');
+    const menu = document.querySelector('[data-nav]');
+    menu.setAttribute('aria-expanded', 'false');
+    menu.focus();
+  }
+});

@@ -5,9 +5,11 @@ let ahead = body.dataset.now ? Number(body.dataset.now) * 1000 - Date.now() : 0;
 
 export const now = () => Date.now() + ahead;
 
-// The server has said what time it is: of several such words the earliest to arrive is the best.
-export function serverSaid(epochMs) {
-  ahead = Math.max(ahead, epochMs - Date.now());
+// The server has said what time it was, in whole seconds, at some moment within the last `took` ms. What we believe is
+// moved only as far as that word demands: so it gets better with each, and follows a clock here that is set.
+export function serverSaid(epochMs, took = 0) {
+  const least = epochMs - Date.now();
+  ahead = Math.min(Math.max(ahead, least), least + 1000 + took);
 }
 
 // The same words as dashboard/presenters/ages.py.
@@ -58,8 +60,10 @@ document.addEventListener('click', event => {
   document.documentElement.dataset.zone = zone;
   document.cookie = `pdcp_zone=${zone}; path=/; max-age=31536000; samesite=lax`;
   paint();
+  document.dispatchEvent(new CustomEvent('pdcp:zone', { detail: zone }));
 });
 document.addEventListener('pdcp:painted', event => paint(event.target));
+document.addEventListener('htmx:load', event => paint(event.detail.elt.parentElement ?? document));
 paint();
 setInterval(() => { if (!document.hidden) tick(); }, 1000);
 document.addEventListener('visibilitychange', () => { if (!document.hidden) tick(); });

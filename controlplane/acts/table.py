@@ -1,4 +1,4 @@
-"""What can be done to instances and ranks from the admin: one table, each line a command that API and CLI call as well."""
+"""What can be done to instances, DP groups and ranks: one table, each line a command that API and CLI call as well."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ class Act:
     """Also for ranks that have left."""
     typed: bool = False
     """To be confirmed by typing the name."""
+    danger: bool = False
+    """What is in flight, or who is registered, may be lost."""
     verb: str = OPERATE
 
 
@@ -135,6 +137,7 @@ ACTS: Mapping[str, Act] = {
         _force,
         frozenset({DRAIN}),
         groups=True,
+        danger=True,
     ),
     "cordon": Act(
         "Cordon",
@@ -157,6 +160,7 @@ ACTS: Mapping[str, Act] = {
         " registers again.",
         _request("evict"),
         frozenset({INSTANCE, RANK}),
+        danger=True,
     ),
     "reregister": Act(
         "Re-register",
@@ -185,5 +189,6 @@ ACTS: Mapping[str, Act] = {
         frozenset({INSTANCE}),
         plan=True,
         typed=True,
+        danger=True,
     ),
 }

@@ -57,6 +57,11 @@ class Target:
         where = slot_key(self.slot) if self.slot is not None else f"dp{self.group}" if self.group != ALL_GROUPS else ""
         return f"{self.name} {where}".strip()
 
+    @property
+    def dp(self) -> int | None:
+        """The DP group that it is about as a whole; None: an instance, or one rank."""
+        return None if self.slot is not None or self.group == ALL_GROUPS else self.group
+
     def as_group(self) -> Target:
         """What a rank means to whatever cannot spare a single rank: its DP group."""
         return Target(self.name, group=self.slot.dp) if self.slot is not None else self

@@ -1,0 +1,64 @@
+"""What is looked at in an instance to find what needs a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .attention import Place
+from .routable import Verdict
+
+STALLED_SECONDS = 60.0
+"""How long after its newest rank a launch that is not whole counts as stuck: half of the time in which ranks may join."""
+
+SETTLED_SECONDS = 10.0
+"""Probes and flushes take this long without anybody having to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSeen:
+    """A launch that has not ended. `missing` names some of its empty slots; `newest_at`: when its last rank came."""
+
+    number: int
+    registered: int
+    size: int
+    missing: str = ""
+    newest_at: float | None = None
+    claims: int = 0
+
+    @property
+    def full(self) -> bool:
+        return self.registered >= self.size
+
+    def idle(self, now: float) -> float:
+        return 0.0 if self.newest_at is None else now - self.newest_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSeen:
+    """`observed`: one word, of domain.observed. `groups`: verdicts of its DP groups by number. `gone`: who left it lately,
+    and why; `hosts`: where those were. `missing` in words stands in its launches."""
+
+    name: str
+    role: str
+    observed: str
+    verdict: Verdict
+    created_at: float
+    groups: tuple[tuple[int, Verdict], ...] = ()
+    current: LaunchSeen | None = None
+    candidate: LaunchSeen | None = None
+    unanswered: int = 0
+    troubled_at: float | None = None
+    owing_since: float | None = None
+    owing_why: str = ""
+    conflicts: int = 0
+    gone: str = ""
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> bool:
+        """Operators want it to take requests."""
+        return any(reason.code in ("enabled", "some_groups") for reason in self.verdict.reasons)
+
+    @property
+    def at(self) -> Place:
+        return Place("instance", self.name)

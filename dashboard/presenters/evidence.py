@@ -1,0 +1,125 @@
+"""The evidence ladder of a room as a page shows it: what kind of knowledge each line is, and where the way breaks off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controlplane.domain.evidence import Claim, Conclusion, Knowledge, Ladder, Rung, Standing
+
+from .states import NONE, OK, WARN
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one kind of knowledge looks: never in a colour of a state."""
+
+    word: str
+    css: str
+    icon: str
+    by: str = ""
+
+
+KINDS = {
+    Knowledge.OBSERVED: Kind("observed", "observed", "eye", "by us"),
+    Knowledge.REPORTED: Kind("reported", "reported", "said", "by a worker"),
+    Knowledge.INFERRED: Kind("inferred", "inferred", "infer", "from other facts"),
+    Knowledge.NOT_OBSERVED: Kind("not observed", "notobs", "eyeoff"),
+}
+LEGEND = tuple(KINDS[one] for one in (Knowledge.OBSERVED, Knowledge.REPORTED, Knowledge.INFERRED))
+UNSEEN = KINDS[Knowledge.NOT_OBSERVED]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    kind: Kind
+    sentence: str
+    who: str
+    at: float | None
+    trouble: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RungView:
+    """`state` is a word of the table of states, empty for what nobody saw. `cut`: the line below it is dashed."""
+
+    number: int
+    name: str
+    tone: str
+    icon: str
+    state: str
+    at: float | None
+    claims: tuple[ClaimView, ...]
+    would_show: str
+    cut: bool
+
+
+def rung_views(ladder: Ladder) -> list[RungView]:
+    """Solid while proven, dashed from the first gap on."""
+    views, proven = [], True
+    for number, rung in enumerate(ladder.rungs, 1):
+        proven = proven and rung.standing is Standing.PASSED
+        following = ladder.rungs[number] if number < len(ladder.rungs) else None
+        cut = not proven or following is None or following.standing is not Standing.PASSED
+        views.append(_rung(number, rung, cut=cut))
+    return views
+
+
+def _rung(number: int, rung: Rung, *, cut: bool) -> RungView:
+    doubtful = any(claim.trouble for claim in rung.claims)
+    tone, icon, state = LOOKS[rung.standing]
+    if rung.standing is Standing.PASSED and doubtful:
+        tone, icon, state = WARN, "warn", "in_doubt"
+    seen = [claim.at for claim in rung.claims if claim.knowledge is not Knowledge.INFERRED and claim.at is not None]
+    return RungView(
+        number,
+        rung.name,
+        tone,
+        icon,
+        state,
+        max(seen, default=None),
+        tuple(map(_claim, rung.claims)),
+        rung.would_show,
+        cut,
+    )
+
+
+LOOKS = {
+    Standing.PASSED: (OK, "ok", "passed"),
+    Standing.EXPIRED: (NONE, "clock", "expired"),
+    Standing.NOT_OBSERVED: (NONE, "", ""),
+}
+
+
+def _claim(claim: Claim) -> ClaimView:
+    return ClaimView(KINDS[claim.knowledge], claim.sentence, claim.who, claim.at, claim.trouble)
+
+
+TONES = {"trouble": WARN, "stops": NONE, "expired": NONE, "unbound": NONE}
+WORDS = {"trouble": "in_doubt", "stops": "bound", "expired": "expired", "unbound": "unbound"}
+
+
+def tone_of(conclusion: Conclusion) -> str:
+    return TONES[conclusion.kind]
+
+
+def word_of(conclusion: Conclusion) -> str:
+    """The state of the room in one word of the table of states."""
+    return WORDS[conclusion.kind]
+
+
+def proven_text(ladder: Ladder) -> str:
+    """
+    >>> proven_text(Ladder((), Conclusion("unbound", "", "")))
+    '0 of 0 rungs proven'
+    """
+    return f"{ladder.proven} of {len(ladder.rungs)} rungs proven"
+
+
+def contacts_text(contacts: Sequence[str]) -> str:
+    """How many ranks answer, for the foot of their list.
+
+    >>> contacts_text(["up", "up", "silent"])
+    '2 of 3 answer'
+    """
+    return f"{sum(contact == 'up' for contact in contacts)} of {len(contacts)} answer"
