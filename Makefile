@@ -19,7 +19,7 @@ TESTS ?= tests
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak bench lint format compat-pythons packages clean
+.PHONY: help run test screens soak bench lint format compat-pythons packages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ run: $(if $(wildcard $(EVERYTHING)),,$(SERVER)) ## Install what the server needs
 
 test: $(EVERYTHING) packages ## Install everything (once), then run all tests but soak and bench (TESTS=path ARGS=…)
 	$(PYTEST) $(TESTS) -m "not soak and not bench" -n 2 --dist loadfile $(ARGS)
+
+screens: $(EVERYTHING) packages ## Take the screenshots in docs/screens anew
+	SCREENS=1 $(PYTEST) tests/browser $(ARGS)
 
 soak: $(EVERYTHING) packages ## The long versions of crash, chaos and load tests, without a time limit
 	$(PYTEST) $(TESTS) -m soak --timeout=0 $(ARGS)

@@ -29,6 +29,7 @@ PDCP_PROBE_NETWORKS = env.networks(
 )
 PDCP_PROBE_INTERVAL_SECONDS = env.number("PDCP_PROBE_INTERVAL_SECONDS", 2.0)
 PDCP_PROBE_TIMEOUT_SECONDS = env.number("PDCP_PROBE_TIMEOUT_SECONDS", 1.0, at_least=0.05, at_most=60)
+PDCP_OBSERVE_FILE = env.text("PDCP_OBSERVE_FILE")
 PDCP_LEASE_SECONDS = env.number("PDCP_LEASE_SECONDS", 3.0, at_least=0.5, at_most=60)
 PDCP_STOP_DELAY_SECONDS = env.number("PDCP_STOP_DELAY_SECONDS", 0.0, at_least=0, at_most=600)
 PDCP_ROOM_TTL_SECONDS = env.number("PDCP_ROOM_TTL_SECONDS", 360.0, at_least=1)
@@ -58,6 +59,11 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_BEAT_SCHEDULE_FILENAME = str(PDCP_DATA_DIR / "beat-schedule")
 CELERY_BEAT_SCHEDULE = {
+    "read the file of observed instances": {
+        "task": "controlplane.tasks.observing.read_observe_file",
+        "schedule": 5.0,
+        "options": {"expires": 5},
+    },
     "delete spent sign-in links": {
         "task": "controlplane.tasks.housekeeping.delete_spent_sign_in_links",
         "schedule": 300.0,
@@ -149,6 +155,7 @@ DEBUG = env.flag("DEBUG")
 SECRET_KEY = env.secret_key(PDCP_DATA_DIR)
 ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.listing("CSRF_TRUSTED_ORIGINS")
+CSRF_FAILURE_VIEW = "dashboard.errors.csrf_failed"
 ROOT_URLCONF = "controlplane.urls"
 ASGI_APPLICATION = "controlplane.asgi.application"
 AUTHENTICATION_BACKENDS = ["controlplane.access.backends.LimitedPasswords"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import structlog
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -45,7 +46,9 @@ def refused(request: HttpRequest, refusal: Refused) -> HttpResponse:
 
 def away(request: HttpRequest, trouble: Exception) -> HttpResponse:
     log.warning("page_without_database", path=request.path, problem=type(trouble).__name__)
-    return problem(request, 503, "the database does not answer; nothing was changed, try again in a moment")
+    # A change may have been committed before it went away: whoever only looked can be sure, whoever acted cannot.
+    so = "look whether it was done before you try again" if request.method == "POST" else "try again in a moment"
+    return problem(request, 503, f"the database does not answer; {so}")
 
 
 def problem(request: HttpRequest, status: int, sentence: str) -> HttpResponse:
@@ -80,6 +83,14 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
     if handlers.concerns(request):
         return handlers.permission_denied(request, exception)
     return problem(request, 403, str(exception) or "your account may not do this")
+
+
+@requires_csrf_token
+def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponseBase:
+    if handlers.concerns(request):
+        return handlers.permission_denied(request, PermissionDenied(reason))
+    said = "this form does not belong to your session, as after signing in anew; nothing was done, load the page again"
+    return problem(request, 403, said)
 
 
 @requires_csrf_token

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.contrib.auth.views import redirect_to_login
-from django.db import DatabaseError
+from django.db import DatabaseError, DataError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.loader import render_to_string
+from django.utils.decorators import method_decorator
 from django.views import View
+from django.views.decorators.gzip import gzip_page
 
 from controlplane.access.identity import who_of_request
 from controlplane.access.roles import READ, Who
@@ -45,6 +47,8 @@ FRAME = Part("components/frame.html", on=("drain.", "gateway.", "router.", "brea
 """The part that every page has: counts beside the places, and how our own processes do."""
 
 
+# Not a middleware: the API's ETags must stay strong. Against BREACH Django pads what it compresses.
+@method_decorator(gzip_page, name="dispatch")
 class Page(View):
     """Subclasses name their parts and `build` the context of those that are wanted."""
 
@@ -84,13 +88,18 @@ class Page(View):
             return super().dispatch(request, *args, **kwargs)
         except Refused as refusal:
             return refused(request, refusal)
+        except DataError:
+            # Of PostgreSQL; SQLite finds nothing there.
+            said = "something that was asked for holds what no row can hold: a NUL, or a number that is too large"
+            return refused(request, Refused(said, code="malformed"))
         except DatabaseError as problem:
             return away(request, problem)
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         asked = request.headers.get(PARTS_HEADER)
         known = {**self.parts, "frame": FRAME}
-        names = [name for name in asked.split(",") if name] if asked is not None else list(known)
+        # Each once, however often a header names it.
+        names = list(dict.fromkeys(filter(None, asked.split(",")))) if asked is not None else list(known)
         if strange := [name for name in names if name not in known]:
             raise Http404(f"this page has no part {strange[0]}")
         wanted = frozenset(names)

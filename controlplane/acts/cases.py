@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from django.db import DatabaseError
+
 from controlplane.domain.errors import Refused
 from controlplane.queries.wording import counted
 
@@ -16,6 +18,8 @@ STATUS = {"malformed": 400, "not_found": 404, "conflict": 409, "stale": 412}
 """Of HTTP, by the code of a refusal; every other one is 409."""
 
 MOST_PLANNED = 20
+
+NO_ANSWER = "the database did not answer, so nobody knows whether this was done: look before you try again"
 
 Seen = dict[str, dict[str, str]]
 """What was shown of each target before: what it said, and its pin."""
@@ -96,6 +100,9 @@ def do(case: Case, standings: Sequence[Standing], asked: Asked) -> Iterator[Resu
             did = case.act.run(target, asked, versions[target.name])
         except Refused as refused:
             yield Result(target, STATUS.get(refused.code, 409), refused.sentence)
+        except DatabaseError:
+            # Those before it are done, and stay to be told and audited.
+            yield Result(target, 503, NO_ANSWER)
         else:
             # Our own change of one DP group must not make the next one of the same instance look stale.
             versions[target.name] = did.version if did.version is not None else versions[target.name]

@@ -87,6 +87,10 @@ def read_all(texts: Sequence[str]) -> list[Target]:
     return targets
 
 
+Seat = tuple[int, str]
+"""A launch, and the address of whoever sits there in a slot."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How a target stands. `says` is what a page shows; while `pin` is the same, nothing that matters has changed."""
@@ -128,7 +132,7 @@ def _standing(
     groups: Mapping[tuple[int, int], GroupIntent],
     drains: Mapping[tuple[int, int], Drain],
     counts: Mapping[tuple[int, int], int],
-    seats: Mapping[Target, str],
+    seats: Mapping[Target, Sequence[Seat]],
     *,
     now: float,
 ) -> Standing:
@@ -146,8 +150,9 @@ def _standing(
             what = "drain" if group == ALL_GROUPS else f"drain of dp{group}"
             says[what] = f"{drain.progress}{_by(drain.actor, drain.reason, drain.started_at, now)}"
     if target.slot is not None:
-        says["rank"] = seats.get(target, "nobody sits there any more")
-        ranks = 1 if target in seats else 0
+        sitting = seats.get(target, ())
+        says["rank"] = _sits(target, sitting)
+        ranks = len(sitting)
     else:
         says["ranks"] = f"{ranks} registered"
     says["version"] = str(instance.version)
@@ -172,20 +177,34 @@ def _counts(ids: list[int]) -> dict[tuple[int, int], int]:
     return {(row["instance_id"], row["dp"]): row["n"] for row in rows}
 
 
-def _seats(targets: Iterable[Target], instances: Mapping[str, Instance]) -> dict[Target, str]:
-    places: dict[tuple[Any, ...], Target] = {}
+def _seats(targets: Iterable[Target], instances: Mapping[str, Instance]) -> dict[Target, list[Seat]]:
+    """Who sits in these slots, by launch: a request names a slot, and so concerns both launches while two are open."""
+    places: dict[tuple[Any, ...], list[Target]] = {}
     which = Q()
     for target in targets:
         if target.slot is not None:
-            key = (instances[target.name].pk, target.launch, *target.slot)
-            places[key] = target
-            names = ("instance_id", "launch", "dp", "cp", "tp", "pp")
-            which |= Q(**dict(zip(names, key, strict=True)))
-    if not places:
-        return {}
-    return {
-        places[rank.pk]: f"launch {rank.launch} at {address(rank.ip, rank.port)}" for rank in _sitting().filter(which)
-    }
+            key = (instances[target.name].pk, *target.slot)
+            places.setdefault(key, []).append(target)
+            which |= Q(**dict(zip(("instance_id", "dp", "cp", "tp", "pp"), key, strict=True)))
+    found: dict[Target, list[Seat]] = {}
+    for rank in _sitting().filter(which).order_by("launch") if places else ():
+        for target in places[(rank.instance_id, rank.dp, rank.cp, rank.tp, rank.pp)]:
+            found.setdefault(target, []).append((rank.launch, address(rank.ip, rank.port)))
+    return found
+
+
+def _sits(target: Target, sitting: Sequence[Seat]) -> str:
+    """
+    >>> _sits(Target("a", launch=2), [(1, "10.0.0.1:80"), (2, "10.0.0.1:81")])
+    'launch 2 at 10.0.0.1:81; launch 1 at 10.0.0.1:80 sits in this slot too, and is concerned as well'
+    """
+    own = [f"launch {number} at {where}" for number, where in sitting if number == target.launch]
+    others = [
+        f"launch {number} at {where} sits in this slot{' too' if own else ''}, and is concerned{' as well' if own else ''}"
+        for number, where in sitting
+        if number != target.launch
+    ]
+    return "; ".join([*(own or ["nobody sits there any more"]), *others])
 
 
 def differences(seen: Mapping[str, Mapping[str, str]], standings: Iterable[Standing]) -> dict[str, list[str]]:

@@ -29,10 +29,11 @@ class InstanceAdmin(Offering):
         "own_port",
         "host_alias",
         "engine_url",
+        "observed_url",
         "version",
     )
     list_filter = ("role", "intent")
-    search_fields = ("name", "host_alias", "engine_url", "intent_actor", "intent_reason")
+    search_fields = ("name", "host_alias", "engine_url", "observed_url", "intent_actor", "intent_reason")
     ordering = ("name",)
     change_form_template = "admin/controlplane/instance_form.html"
 

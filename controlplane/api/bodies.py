@@ -106,7 +106,9 @@ def parse(raw: bytes, shape: type[Strict]) -> dict[str, Any]:
     if _deeper(value, DEEPEST):
         raise Malformed([Fault("", "too_deep", f"the body is nested more than {DEEPEST} levels")])
     if twice := _said_twice(raw):
-        raise Malformed([Fault("", "repeated", f"the body says {twice[:100]} twice, and nobody can tell which is meant")])
+        raise Malformed(
+            [Fault("", "repeated", f"the body says {twice[:100]} twice, and nobody can tell which is meant")]
+        )
     return _checked(shape(data=value))
 
 

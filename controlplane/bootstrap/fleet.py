@@ -18,6 +18,22 @@ MAX_HOLDERS = 500_000
 DEFAULT_NAME = "default"
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Where an instance is asked that does not register here; `key` (sealed) is for its engine alone."""
+
+    url: str = ""
+    info_url: str = ""
+    engine_url: str = ""
+    key: str = field(default="", repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.url or self.info_url)
+
+
+NOT_OBSERVED = Observed()
+
+
 @dataclass(slots=True, eq=False)
 class Instance:
     """One instance's published values. Only the recorder replaces them, after a commit."""
@@ -38,6 +54,21 @@ class Instance:
     reregister_before: float = 0.0
     # DP groups that are draining while the rest goes on.
     draining: frozenset[int] = frozenset()
+    observed: Observed = NOT_OBSERVED
+
+    def check_there(self) -> None:
+        if self.retired:
+            raise Refused(f"instance {self.name} is retired; add it again to use it", code="conflict")
+
+    def check_writable(self, what: str) -> None:
+        """Whether a worker may register here by itself: its `ranks`, or its `weights`. Raises Refused."""
+        self.check_there()
+        at = self.observed.url if what == "ranks" else self.observed.info_url
+        if at:
+            raise Refused(
+                f"{self.name} is observed: its {what} are read at {at}, and do not register here as well",
+                code="conflict",
+            )
 
     @property
     def retired(self) -> bool:
@@ -76,6 +107,7 @@ class Fleet:
         self.rooms = Rooms(limit=room_limit)
         # Who registered last from an address of its own: one host's port is one rank, of one instance.
         self.holders: dict[Address, int] = {}
+        self.observed: list[Instance] = []
         self._shared: list[Instance] = []
 
     def add(self, instance: Instance) -> None:
@@ -83,7 +115,8 @@ class Fleet:
             instance.directory = Directory(instance.name)
         self.by_name[instance.name] = instance
         self.by_id[instance.id] = instance
-        if instance.own_port or instance.host_alias or instance.retired or instance.role == "decode":
+        special = instance.retired or instance.role == "decode" or instance.observed
+        if instance.own_port or instance.host_alias or special:
             self.reindex()
             return
         # The usual newcomer shares the listener: only what its predecessor answered to the nameless changes.
@@ -100,9 +133,11 @@ class Fleet:
     def reindex(self) -> None:
         """After an instance came, went, or changed how it is found. Every prepared answer may mean another one now."""
         live = [i for i in self.by_name.values() if not i.retired]
+        self.observed = [i for i in live if i.observed]
         self.by_port = {i.own_port: i for i in live if i.own_port}
         self.by_alias = {i.host_alias.lower(): i for i in live if i.host_alias}
-        self._shared = [i for i in live if not i.own_port and i.role != "decode"]
+        # Who is observed does not take the nameless from those that register here.
+        self._shared = [i for i in live if not i.own_port and i.role != "decode" and not i.observed]
         for instance in self.by_name.values():
             instance.forget_answers()
 

@@ -15,7 +15,7 @@ from controlplane.domain.directory import Registration
 from controlplane.domain.topology import SharedFacts, Slot, Topology
 from controlplane.probes.sweep import Prober, Target
 
-from .fleet import Fleet, Instance
+from .fleet import Fleet, Instance, Observed
 from .loading import rows
 from .operations import Ordered
 from .recorder import Recorder
@@ -30,7 +30,9 @@ WHERE revision > %s AND kind IN (
  'token.revoked')
 ORDER BY revision"""
 HEAD = "SELECT revision FROM controlplane_ledgerhead WHERE id = 1"
-INSTANCE = "SELECT id, name, role, intent, own_port, host_alias FROM controlplane_instance WHERE name = %s"
+INSTANCE = """
+SELECT id, name, role, intent, own_port, host_alias, observed_url, observed_engine_info_url, engine_url, engine_key
+FROM controlplane_instance WHERE name = %s"""
 INTENT = "SELECT id, intent FROM controlplane_instance WHERE name = %s"
 DRAINING = """SELECT "group" FROM controlplane_groupintent WHERE instance_id = %s AND intent = 'draining'"""
 PENDING = """
@@ -56,6 +58,7 @@ class Inbox:
         *,
         changed: Callable[[], None],
         tokens_changed: Callable[[], Awaitable[None]],
+        observe: Callable[[Instance], Awaitable[tuple[bool, str]]],
         revision: int,
     ) -> None:
         self._fleet = fleet
@@ -63,9 +66,11 @@ class Inbox:
         self._prober = prober
         self._changed = changed
         self._tokens_changed = tokens_changed
+        self._observe = observe
         self._revision = revision
         self._thread = ThreadPoolExecutor(1, "inbox")
         self._working: set[int] = set()
+        self._polls: set[asyncio.Task[None]] = set()
         self.wake = asyncio.Event()
 
     async def follow_forever(self) -> None:
@@ -87,6 +92,8 @@ class Inbox:
                 await asyncio.sleep(1)
 
     def close(self) -> None:
+        for poll in self._polls:
+            poll.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _read(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -113,12 +120,13 @@ class Inbox:
         found = await self._read(INSTANCE, (name,))
         if not found:
             return None
-        id_, name, role, intent, own_port, alias = found[0]
+        id_, name, role, intent, own_port, alias, *observed = found[0]
         known = self._fleet.by_name.get(name)
         if known is None:
-            known = Instance(id_, name, role, intent, own_port, alias)
+            known = Instance(id_, name, role, intent, own_port, alias, observed=Observed(*observed))
             self._fleet.add(known)
         else:
+            known.observed = Observed(*observed)
             known.role, known.intent, known.own_port, known.host_alias = role, intent, own_port, alias
             # Whoever was retired has no DP groups that drain, and has none either when it is added again.
             known.draining = await self._draining(id_)
@@ -154,6 +162,12 @@ class Inbox:
         where = Slot(*map(int, slot.split("."))) if slot else None
         puts: list[Registration] = []
         note = ""
+        if kind in ("readmit", "reregister") and instance.observed:
+            # It does not register here: what its own servers say now is all that can be had.
+            task = asyncio.create_task(self._grant_observed(instance, id_, kind, where, actor, reason))
+            self._polls.add(task)
+            task.add_done_callback(self._polls.discard)
+            return
         if kind == "reregister":
             asked = (await self._read(LEASES, (instance.id, made_at)))[0][0]
             if asked:
@@ -164,6 +178,23 @@ class Inbox:
             puts, note = await self._who_answers(instance, where)
         asked_for: dict[str, Any] = {"request": id_, "kind": kind, "slot": where, "actor": actor, "reason": reason}
         await self._recorder.submit(Ordered(instance, **asked_for, puts=puts, note=note, told=told))
+
+    async def _grant_observed(
+        self, instance: Instance, id_: int, kind: str, slot: Slot | None, actor: str, reason: str
+    ) -> None:
+        """Beside the inbox: who is asked may take a while, and others must not wait for that."""
+        self._working.add(id_)
+        try:
+            try:
+                read, said = await self._observe(instance)
+            except Exception as problem:
+                log.warning("observed_not_read", instance=instance.name, problem=repr(problem)[:300])
+                read, said = False, f"{instance.name} could not be read at its own servers; try again"
+            note = f"{instance.name} was read anew at its own servers: {said}" if read else said
+            asked_for: dict[str, Any] = {"request": id_, "kind": kind, "slot": slot, "actor": actor, "reason": reason}
+            await self._recorder.submit(Ordered(instance, **asked_for, puts=[], note=note, told=read))
+        finally:
+            self._working.discard(id_)
 
     async def _who_answers(self, instance: Instance, slot: Slot | None) -> tuple[list[Registration], str]:
         """The last known rows that answer a probe now, as registrations; and who does not, in a sentence."""

@@ -18,6 +18,7 @@ from controlplane.ledger.checkpoint import Checkpointer
 from controlplane.ledger.store import FactStore, RoomStore
 from controlplane.ledger.wake import wakes
 from controlplane.probes.networks import ProbePolicy
+from controlplane.probes.observed import Asker
 from controlplane.probes.sweep import Prober, is_local_address
 from controlplane.protocol.replies import PLAIN_JSON, Reply
 
@@ -32,7 +33,8 @@ from .knobs import Knobs
 from .kv_door import KvDoor
 from .lease import Lease
 from .listeners import Listeners, PortTaken
-from .loading import load_engine_body, load_instances
+from .loading import load_engine_body, load_instances, rows
+from .observer import Observer
 from .operations import Doubt
 from .packing import Packer
 from .recorder import Recorder, Staged
@@ -98,6 +100,7 @@ class Leader:
         self._start(self._wake_readers(), "wake readers")
         self._start(_collect_forever(), "collect")
         self._start(end_flushes_forever(fleet, self.recorder), "flush")
+        self._start(self.observer.run(lambda sql: self._read(rows, sql)), "observe")
         self._start(self.inbox.follow_forever(), "inbox")
         self._start(self.sampler.run(), "samples")
         self._start(self.guard.refresh_forever(), "tokens")
@@ -134,6 +137,8 @@ class Leader:
         self.watch = Watch(fleet, self.recorder, prober, interval=knobs.probe_interval_seconds)
         self.registry = Registry(fleet, facts, self.recorder.thread, token=self.token)
         self.packer = Packer()
+        asker = Asker(policy, knobs.engine_body_limit)
+        self.observer = Observer(fleet, self.recorder, asker, parse=self.packer.parse)
         self.checkpointer = Checkpointer([FACTS, TRAFFIC])
         self.checkpointer.start()
         self.guard = Guard(knobs.gates, self._read)
@@ -160,7 +165,13 @@ class Leader:
         )
         self.listeners = Listeners(fleet, host=knobs.host, deadline=lambda: self.tenure.deadline, tally=tally)
         self.inbox = Inbox(
-            fleet, self.recorder, prober, changed=self._sync_ports, tokens_changed=self.guard.load, revision=revision
+            fleet,
+            self.recorder,
+            prober,
+            changed=self._sync_ports,
+            tokens_changed=self.guard.load,
+            observe=self.observer.fresh,
+            revision=revision,
         )
         self._start(self.recorder.run(), "recorder")
         self._start(self.rooms.run(), "rooms")
@@ -250,6 +261,7 @@ class Leader:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         if hasattr(self, "recorder"):
+            await self.observer.close()
             await self.watch.close()
             for part in (self.recorder, self.rooms, self.packer, self.inbox):
                 part.close()

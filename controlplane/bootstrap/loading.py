@@ -20,10 +20,11 @@ from controlplane.domain.launch import Launch, Row
 from controlplane.domain.topology import SharedFacts, Slot, Topology
 from controlplane.ledger.cursor import cursor
 
-from .fleet import Instance
+from .fleet import Instance, Observed
 
 INSTANCES = """
-SELECT id, name, role, intent, own_port, host_alias, next_launch, debt_since, debt_hold, late
+SELECT id, name, role, intent, own_port, host_alias, next_launch, debt_since, debt_hold, late, observed_url,
+ observed_engine_info_url, engine_url, engine_key
 FROM controlplane_instance"""
 DRAINING = """SELECT instance_id, "group" FROM controlplane_groupintent WHERE intent = 'draining'"""
 REREGISTER = """
@@ -76,10 +77,10 @@ def load_instances() -> tuple[list[Instance], int]:
     (revision,) = rows(HEAD)[0]
     instances: dict[int, Instance] = {}
     debts: dict[int, tuple[int, Debt | None, Fence | None]] = {}
-    for id_, name, role, intent, own_port, alias, next_launch, since, hold, late in rows(INSTANCES):
+    for id_, name, role, intent, own_port, alias, next_launch, since, hold, late, *urls in rows(INSTANCES):
         debts[id_] = (next_launch, Debt(since, bool(hold)) if since is not None else None, _fence(late, now))
         pollers = Pollers(unknown_until=now + CLOSED_COUNTS)
-        instances[id_] = Instance(id_, name, role, intent, own_port, alias, pollers=pollers)
+        instances[id_] = Instance(id_, name, role, intent, own_port, alias, pollers=pollers, observed=Observed(*urls))
     ranks = _ranks()
     launches: dict[int, dict[str, Launch]] = defaultdict(dict)
     for values in rows(LAUNCHES):

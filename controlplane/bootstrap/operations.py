@@ -41,8 +41,7 @@ class Register(Operation):
         super().refuse(refused)
 
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
-        if self.instance.retired:
-            raise Refused(f"instance {self.instance.name} is retired; add it again to use it", code="conflict")
+        self.instance.check_writable("ranks")
         before = staged.directory.current
         decision = register(staged.directory, self.put, now, staged.workspace)
         staged.apply(decision, writes, now)
@@ -85,16 +84,21 @@ class Observe(Operation):
 class PublishEngine(Operation):
     """`PUT /register_transfer_engine_info`."""
 
-    __slots__ = ("probeable", "publication")
+    __slots__ = ("observed", "probeable", "publication")
 
-    def __init__(self, instance: Instance, publication: Publication, *, probeable: bool) -> None:
+    def __init__(
+        self, instance: Instance, publication: Publication, *, probeable: bool, observed: bool = False
+    ) -> None:
         super().__init__(instance)
         self.publication = publication
         self.probeable = probeable
+        self.observed = observed
 
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
-        if self.instance.retired:
-            raise Refused(f"instance {self.instance.name} is retired; add it again to use it", code="conflict")
+        if self.observed:
+            self.instance.check_there()
+        else:
+            self.instance.check_writable("weights")
         p = self.publication
         entry = EngineEntry(
             p.rank, p.session, p.digest, p.tensors, p.total_bytes, now, p.old_style, probeable=self.probeable

@@ -18,7 +18,15 @@ from controlplane.models import Drain, GroupIntent, Instance
 
 from .closing import current_launch, end_drain
 from .intent import bump
-from .reaching import check_alias, check_engine_key, check_engine_url, check_free, check_key_stays, check_port
+from .reaching import (
+    check_alias,
+    check_engine_key,
+    check_engine_url,
+    check_free,
+    check_key_stays,
+    check_observed,
+    check_port,
+)
 from .stale import Stale, check_expected
 from .transaction import check_who_and_why, record
 
@@ -52,21 +60,26 @@ def add(
     host_alias: str | None = None,
     engine_url: str = "",
     engine_key: str = "",
+    observed_url: str = "",
+    observed_engine_info_url: str = "",
     actor: str,
     reason: str = "",
     expected: int | None = None,
 ) -> Done:
-    """A new instance, or a retired one again with what is said now. Raises Refused (malformed, conflict), Stale."""
+    """A new instance, or a retired one again with what is said now. A decode that is observed is also asked for its load
+    there, unless `engine_url` says otherwise. Raises Refused (malformed, conflict), Stale."""
     check_who_and_why(actor, reason)
     check_name(name)
     if role not in Instance.Role.values:
         raise Refused(f"the role must be one of {', '.join(Instance.Role.values)}, not {role!r}", code="malformed")
     check_port(own_port)
+    observed = check_observed(role, observed_url, observed_engine_info_url)
     said: dict[str, Any] = {
         "role": role,
         "own_port": own_port,
         "host_alias": check_alias(host_alias),
-        "engine_url": check_engine_url(engine_url),
+        "engine_url": check_engine_url(engine_url or (observed_url if role == Instance.Role.DECODE else "")),
+        **observed,
         "engine_key": secrets.seal(check_engine_key(engine_key)),
     }
 
@@ -78,7 +91,7 @@ def add(
             raise Refused(f"there is an instance {name} already; it is {known.intent}", code="conflict")
         advice = check_free(name, own_port, said["host_alias"])
         now = time.time()
-        values = said | {"intent": Instance.Intent.ENABLED, "retired_at": None}
+        values = said | {"intent": Instance.Intent.ENABLED, "retired_at": None, "observation": ""}
         values |= {"intent_actor": actor, "intent_reason": reason, "intent_at": now}
         if known is None:
             instance = Instance.objects.using(FACTS).create(name=name, created_at=now, **values)
@@ -105,12 +118,14 @@ def edit(
     host_alias: str | Keep | None = KEEP,
     engine_url: str | Keep | None = KEEP,
     engine_key: str | Keep | None = KEEP,
+    observed_url: str | Keep | None = KEEP,
+    observed_engine_info_url: str | Keep | None = KEEP,
     actor: str,
     reason: str = "",
     expected: int | None = None,
 ) -> Done:
-    """Give or take away the port or the DNS alias by which an instance is meant, and where its engine is asked. None
-    takes away. Raises Refused, Stale."""
+    """Give or take away the port or the DNS alias by which an instance is meant, and where its engine is asked, or
+    observed. None takes away. Raises Refused, Stale."""
     check_who_and_why(actor, reason)
     given: dict[str, Any] = {}
     if not isinstance(own_port, Keep):
@@ -120,6 +135,9 @@ def edit(
         given["host_alias"] = check_alias(host_alias)
     if not isinstance(engine_url, Keep):
         given["engine_url"] = check_engine_url(engine_url or "")
+    for field, url in (("observed_url", observed_url), ("observed_engine_info_url", observed_engine_info_url)):
+        if not isinstance(url, Keep):
+            given[field] = check_engine_url(url or "")
     key = None if isinstance(engine_key, Keep) else check_engine_key(engine_key or "")
 
     def work() -> tuple[Done, list[NewEvent]]:
@@ -129,6 +147,7 @@ def edit(
         check_expected(instance, expected)
         if instance.intent == Instance.Intent.RETIRED:
             raise Refused(f"{name} is retired; add it again to change it", code="conflict")
+        check_observed(instance.role, given.get("observed_url", ""), "")
         changes = {field: value for field, value in given.items() if value != getattr(instance, field)}
         before = {field: getattr(instance, field) for field in TOLD}
         if key is not None and key != secrets.unseal(instance.engine_key):
@@ -181,7 +200,7 @@ def retire(name: str, *, actor: str, reason: str = "", expected: int | None = No
     return record(work)
 
 
-TOLD = ("own_port", "host_alias", "engine_url")
+TOLD = ("own_port", "host_alias", "engine_url", "observed_url", "observed_engine_info_url")
 
 
 def _locked(name: str) -> Instance | None:
@@ -221,4 +240,6 @@ def _reached_by(instance: Instance) -> str:
         ways.append(f"port {instance.own_port}")
     if instance.host_alias:
         ways.append(f"the name {instance.host_alias}")
-    return f", reached by {' and '.join(ways)}" if ways else ""
+    reached = f", reached by {' and '.join(ways)}" if ways else ""
+    seen = " and ".join(filter(None, (instance.observed_url, instance.observed_engine_info_url)))
+    return f"{reached}, observed at {seen}" if seen else reached

@@ -44,6 +44,19 @@ def check_engine_url(url: str) -> str:
     return check_url(url) if url else ""
 
 
+def check_observed(role: str, url: str, info_url: str) -> dict[str, str]:
+    """Where an observed instance is asked, in the form that is stored; "" for not at all."""
+    if url and role == Instance.Role.SEED:
+        raise Refused(
+            "a seed has no ranks to be observed: give the URL of its engine-info server (observed_engine_info_url) alone",
+            code="malformed",
+        )
+    return {
+        "observed_url": check_url(url) if url else "",
+        "observed_engine_info_url": check_url(info_url) if info_url else "",
+    }
+
+
 def check_engine_key(key: str) -> str:
     """It becomes a header: one line of ASCII. Never repeated in a sentence."""
     if len(key) > MAX_KEY or not key.isascii() or (key and not key.isprintable()) or " " in key:

@@ -12,7 +12,7 @@ from controlplane.domain.errors import Refused
 from controlplane.models import Event, Instance
 
 KINDS = ("instance.added", "instance.changed", "instance.retired", "intent.changed")
-FIELDS = ("own_port", "host_alias", "engine_url")
+FIELDS = ("own_port", "host_alias", "engine_url", "observed_url", "observed_engine_info_url")
 LOOKED_AT = 100
 """How many of the newest events are read for the difference."""
 

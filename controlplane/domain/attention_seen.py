@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .attention import Place
-from .routable import Verdict
+from .routable import Fact, Verdict
 
 STALLED_SECONDS = 60.0
 """How long after its newest rank a launch that is not whole counts as stuck: half of the time in which ranks may join."""
@@ -56,9 +56,16 @@ class InstanceSeen:
 
     @property
     def wanted(self) -> bool:
-        """Operators want it to take requests."""
-        return any(reason.code in ("enabled", "some_groups") for reason in self.verdict.reasons)
+        """Operators want it to take requests: it is enabled, and not each of its DP groups is kept back by itself."""
+        codes = {reason.code for reason in self.verdict.reasons}
+        # Without a launch there may be groups that nobody spoke of.
+        kept_back = self.current is not None and all(_unwanted(verdict) for _, verdict in self.groups)
+        return "enabled" in codes or ("some_groups" in codes and not kept_back)
 
     @property
     def at(self) -> Place:
         return Place("instance", self.name)
+
+
+def _unwanted(verdict: Verdict) -> bool:
+    return any(reason.blocks and reason.fact is Fact.INTENT for reason in verdict.reasons)

@@ -1,9 +1,10 @@
 """The fleet as JSON, and how each event of the ledger changes it: what the stream sends, and what "as of" is read from.
 
-Shape: {"instances": {name: {role, intent, own_port, host_alias, engine_url, version, groups: {dp: intent},
-drains: {dp | "all": {...}}, breakers: {gateway: {dp | "all": state}}, and what `snapshot.take` says of its launches}},
-"gateways": {name: {url}}, "routers": {name: {url, instances}}}. Enabled groups, closed breakers, ended drains and gateways
-that left are absent. Whatever changes without an event (ages, acknowledgements, counts) is not in it.
+Shape: {"instances": {name: {role, intent, own_port, host_alias, engine_url, observed_url, observed_engine_info_url,
+version, groups: {dp: intent}, drains: {dp | "all": {...}}, breakers: {gateway: {dp | "all": state}}, and what
+`snapshot.take` says of its launches}}, "gateways": {name: {url}}, "routers": {name: {url, instances}}}. Enabled groups,
+closed breakers, ended drains and gateways that left are absent. Whatever changes without an event (ages, acknowledgements,
+counts) is not in it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ State = dict[str, Any]
 Data = Mapping[str, Any]
 
 WHOLE = "all"
-SETTINGS = ("role", "own_port", "host_alias", "engine_url", "version")
+URLS = ("engine_url", "observed_url", "observed_engine_info_url")
+SETTINGS = ("role", "own_port", "host_alias", *URLS, "version")
 
 
 class Happened(Protocol):
@@ -43,7 +45,7 @@ def newcomer() -> State:
         "intent": "enabled",
         "own_port": None,
         "host_alias": None,
-        "engine_url": "",
+        **dict.fromkeys(URLS, ""),
         "version": 1,
         "groups": {},
         "drains": {},
@@ -103,7 +105,7 @@ def _settings(data: Data) -> State:
 
 
 def _added(instance: State, data: Data) -> State:
-    return {**instance, "engine_url": "", **_settings(data), "intent": "enabled"}
+    return {**instance, **dict.fromkeys(URLS, ""), **_settings(data), "intent": "enabled"}
 
 
 def _changed(instance: State, data: Data) -> State:
@@ -217,6 +219,7 @@ QUIET = frozenset(
     {
         "listener.failed",
         "listener.opened",
+        "observation.turned",
         "registration.refused",
         "request.answered",
         "request.made",

@@ -7,7 +7,7 @@ from typing import Any
 from controlplane.domain.routable import Verdict
 from controlplane.queries.events import EventRow, sentence
 from controlplane.queries.rooms import RoomRow
-from controlplane.queries.rows import FleetRow, InstanceRow, LaunchRow, RankRow
+from controlplane.queries.rows import FleetRow, InstanceRow, LaunchRow, ObservationRow, RankRow
 from controlplane.queries.standing import BreakerRow, GroupRow, OpenDrainRow
 from controlplane.queries.wording import slot_key
 
@@ -54,6 +54,10 @@ def instance_document(instance: InstanceRow) -> dict[str, Any]:
         "own_port": instance.own_port,
         "host_alias": instance.host_alias,
         "engine_url": instance.engine_url,
+        "knowledge": instance.knowledge,
+        "observed_url": instance.observed_url,
+        "observed_engine_info_url": instance.observed_engine_info_url,
+        "observation": observation_document(instance.observation) if instance.observation else None,
         "created_at": moment(instance.created_at),
         "retired_at": moment(instance.retired_at),
         "launch": launch_document(instance.current) if instance.current else None,
@@ -65,6 +69,17 @@ def instance_document(instance: InstanceRow) -> dict[str, Any]:
         "groups": [group_document(group) for group in instance.groups],
         "drains": [drain_document(drain) for drain in instance.drains],
         "breakers": [breaker_document(breaker) for breaker in instance.breakers],
+    }
+
+
+def observation_document(observation: ObservationRow) -> dict[str, Any]:
+    return {
+        "state": observation.state,
+        "sentence": observation.sentence,
+        "since": moment(observation.since),
+        "answered_at": moment(observation.answered_at),
+        "registered": observation.registered,
+        "said": dict(observation.said),
     }
 
 

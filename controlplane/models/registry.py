@@ -4,9 +4,9 @@ from django.db import models
 
 
 class Instance(models.Model):
-    """One launchable engine. `next_launch`, `debt_*`, `late` and `created_at` belong to the bootstrap process; `role`,
-    `intent*`, `own_port`, `host_alias`, `engine_*` and `version` to operators. The process inserts rows in SQL of its
-    own: a new column needs a default in the database."""
+    """One launchable engine. `next_launch`, `debt_*`, `late`, `observation` and `created_at` belong to the bootstrap
+    process; `role`, `intent*`, `own_port`, `host_alias`, `engine_*`, `observed_*` and `version` to operators. The process
+    inserts rows in SQL of its own: a new column needs a default in the database."""
 
     class Role(models.TextChoices):
         PREFILL = "prefill"
@@ -37,6 +37,12 @@ class Instance(models.Model):
     # The engine's own HTTP server, for loads and routers; its API key is encrypted and never shown again.
     engine_url = models.CharField(max_length=500, default="", db_default="", blank=True)
     engine_key = models.TextField(default="", db_default="", blank=True)
+    # Where an engine that knows nothing of us is asked who is registered: a prefill's own KV bootstrap server, a decode's
+    # HTTP server; and who published weights: its own engine-info server.
+    observed_url = models.CharField(max_length=500, default="", db_default="", blank=True)
+    observed_engine_info_url = models.CharField(max_length=500, default="", db_default="", blank=True)
+    # What was heard there last: JSON (domain.observing.Memory), empty for nothing yet.
+    observation = models.TextField(default="", db_default="", blank=True)
     # Counts every change by operators, of a DP group's intent too: the ETag, and what compare-and-set compares.
     version = models.PositiveIntegerField(default=1, db_default=1)
 

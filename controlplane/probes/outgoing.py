@@ -36,6 +36,10 @@ _all_targets = Purse(Budget(burst=4000, per_second=1000.0))
 _purse_lock = threading.Lock()
 
 
+REFUSED = "refused"
+"""Why nobody answered: the host is there, and nobody listens."""
+
+
 class Unreachable(Refused):
     """No usable answer came. `why` is for logs: in the sentence it would make us a port scanner."""
 
@@ -98,7 +102,7 @@ async def fetch(
     except (httpcore.LocalProtocolError, UnicodeEncodeError):
         raise Refused("a header or the path of the request is malformed", code="malformed") from None
     except (OSError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, ssl.SSLError) as failure:
-        raise _unusable(target, type(failure).__name__) from None
+        raise _unusable(target, REFUSED if _was_refused(failure) else type(failure).__name__) from None
 
 
 def _spend(target: Target) -> None:
@@ -186,6 +190,15 @@ def _check_address(ip: str, port: int, allowed: ProbePolicy) -> None:
     why_not = allowed.refusal(ip, port, source_ip="")
     if why_not:
         raise Refused(f"{why_not}: it is not asked from here", code="forbidden")
+
+
+def _was_refused(failure: BaseException | None) -> bool:
+    """Whether the connection was refused: the reason stands beneath what was made of it."""
+    while failure is not None:
+        if isinstance(failure, ConnectionRefusedError):
+            return True
+        failure = failure.__cause__ or failure.__context__
+    return False
 
 
 def _unusable(target: Target, why: str) -> Unreachable:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controlplane.domain.compatibility import Compatibility, compare
-from controlplane.domain.decodes import NOBODY_SAID, UNKNOWN, Decode, stored
+from controlplane.domain.decodes import NAMES, NOBODY_SAID, UNKNOWN, Decode, read, stored
 from controlplane.domain.disagreement import Effect, Finding, Prefill
 from controlplane.domain.errors import Refused
 from controlplane.domain.topology import SharedFacts
@@ -23,7 +23,8 @@ MOST = 1000
 class PairRow:
     """One pair. `decode` is empty for a decode that only described itself in the question.
 
-    `known_from`: where the decode's facts come from: posted, stored (it registered once), or nobody.
+    `known_from`: where the decode's facts come from: posted, observed (its engine says so), stored (it registered once),
+    or nobody.
     """
 
     prefill: str
@@ -91,6 +92,10 @@ def known(row: RoutableRow | None, posted: Decode | None) -> tuple[str, Decode]:
     """What is known of a decode, and from whom."""
     if posted is not None:
         return "posted", posted
+    seen = row.instance.observation if row is not None and row.role == "decode" else None
+    told = {name: value for name, value in seen.said.items() if name in NAMES} if seen is not None else {}
+    if told:
+        return "observed", read(told)
     current = row.instance.current if row is not None else None
     if current is not None:
         return "stored", stored(current.topology, SharedFacts(**current.facts))

@@ -74,14 +74,16 @@ def _health(d: Data) -> str:
 def _added(d: Data) -> str:
     ways = [f"port {d['own_port']}"] if d.get("own_port") else []
     ways += [f"name {d['host_alias']}"] if d.get("host_alias") else []
-    return f"{d['name']} was added as {d['role']}" + (f", reached by {' and '.join(ways)}" if ways else "")
+    said = f"{d['name']} was added as {d['role']}" + (f", reached by {' and '.join(ways)}" if ways else "")
+    seen = " and ".join(d[key] for key in ("observed_url", "observed_engine_info_url") if d.get(key))
+    return f"{said}, observed at {seen}" if seen else said
 
 
 def _changed(d: Data) -> str:
     before = d.get("before", {})
     moved = [
         f"{key} {before[key]} → {d[key]}"
-        for key in ("own_port", "host_alias", "engine_url")
+        for key in ("own_port", "host_alias", "engine_url", "observed_url", "observed_engine_info_url")
         if key in before and before[key] != d[key]
     ]
     moved += ["the API key of its engine"] if d.get("engine_key_changed") else []
@@ -131,6 +133,7 @@ TELL: Mapping[str, Callable[[Data], str]] = {
     "registration.refused": lambda d: f"refused {d['what']} from {d['source'] or 'somebody'}: {d['sentence']}",
     "listener.opened": lambda d: f"listens on port {d['port']} of its own",
     "listener.failed": lambda d: f"cannot listen on its own port {d['port']}: {d['why']}",
+    "observation.turned": lambda d: d["sentence"],
     "request.made": _made,
     "request.answered": _answered,
     "engine.published": _published,

@@ -119,6 +119,8 @@ def _name(id_: int, names: dict[int, InstanceRow]) -> str:
 def _held(row: RoomBinding, names: dict[int, InstanceRow], taken: dict[int, list[Displaced]], now: float) -> Held:
     one = names.get(row.instance_id)
     current = one.current if one is not None else None
+    # A number may be used again: what happened before this binding could have met it is another request's story.
+    since = _bound_at(row) - settings.PDCP_ROOM_TTL_SECONDS
     return Held(
         _name(row.instance_id, names),
         row.dp,
@@ -128,7 +130,7 @@ def _held(row: RoomBinding, names: dict[int, InstanceRow], taken: dict[int, list
         current.topology.dp if current is not None else None,
         follows(one),
         _because(one, now),
-        tuple(taken.get(row.instance_id, ())),
+        tuple(displaced for displaced in taken.get(row.instance_id, ()) if displaced.at >= since),
     )
 
 

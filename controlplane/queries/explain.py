@@ -46,6 +46,7 @@ def explain(
     said = [why_in_short(instance, now=now)]
     if not leader.leads(now):
         said.append(who_leads(leader, now=now))
+    said += _observed(instance, now=now)
     said += telling_standing.told(instance, now=now)
     current, candidate = instance.current, instance.candidate
     if current is None and last is not None:
@@ -84,6 +85,19 @@ def why_in_short(instance: InstanceRow, *, now: float) -> str:
     if current.full:
         return f"{name} is not serving yet: {current.progress} are registered, but the launch is not proven."
     return f"{name} is not serving: {current.missing_sentence()}."
+
+
+def _observed(instance: InstanceRow, *, now: float) -> list[str]:
+    """What is known of it was read, not told."""
+    if not instance.is_observed:
+        return []
+    seen = instance.observation
+    if seen is None:
+        at = instance.observed_url or instance.observed_engine_info_url
+        return [f"It is observed at {at}, which has not answered yet; its ranks need not know of this control plane."]
+    for_long = f" for {span(now - seen.since)}"
+    heard = f"; it answered {ago(seen.answered_at, now)}" if seen.answered_at is not None else ""
+    return [f"It is observed: {seen.sentence}{for_long}{heard}. Its ranks need not know of this control plane."]
 
 
 def who_leads(leader: LeaderRow, *, now: float) -> str:

@@ -13,12 +13,13 @@ from django.conf import settings
 from django.db import connections, transaction
 
 from controlplane.databases import READER
+from controlplane.domain import observing
 from controlplane.domain.errors import Refused
 from controlplane.domain.topology import Slot, Topology
 from controlplane.models import Instance
 
 from . import standing
-from .rows import ClaimRow, FleetRow, InstanceRow, LaunchRow, LeaderRow, RankRow
+from .rows import ClaimRow, FleetRow, InstanceRow, LaunchRow, LeaderRow, ObservationRow, RankRow
 
 LATELY_SECONDS = 900.0
 """For how long a rank that left is still spoken of."""
@@ -195,6 +196,9 @@ class _Parts:
             conflicts=conflicts,
             version=row.version,
             engine_url=row.engine_url,
+            observed_url=row.observed_url,
+            observed_engine_info_url=row.observed_engine_info_url,
+            observation=_observation(row),
             intent_actor=row.intent_actor,
             intent_reason=row.intent_reason,
             intent_at=row.intent_at,
@@ -215,6 +219,16 @@ class _Parts:
         for row in _read(sql, values):
             found[row[0]].append(_rank(row[:-1], self.term))
         return found
+
+
+def _observation(row: Instance) -> ObservationRow | None:
+    """None while nothing was heard at the address that is observed now."""
+    at = row.observed_url or row.observed_engine_info_url
+    heard = observing.restored(row.observation) if at else None
+    if heard is None or heard.at != at:
+        return None
+    said = observing.sentence(heard)
+    return ObservationRow(at, heard.state.value, said, heard.since, heard.answered_at, heard.count, heard.said)
 
 
 def _head() -> tuple[str, int, LeaderRow]:

@@ -90,7 +90,10 @@ def matrix(asked: Asked, *, now: float) -> Matrix:
     decodes = _axis(right, asked.from_decode, asked.decode, COLUMNS - nameless)
     compared, described = Compared(None), Compared(asked.posted)
     cells = tuple(
-        (*([described.pair(row, None)] if nameless else []), *(compared.pair(row, other) for other in decodes.rows))
+        (
+            *([described.pair(row, None)] if nameless else []),
+            *((described if other.name == asked.decode else compared).pair(row, other) for other in decodes.rows),
+        )
         for row in prefills.rows
     )
     return Matrix(

@@ -21,10 +21,14 @@ from .totals import ready
 PAGE = 100
 ROLES = ("prefill", "decode", "seed")
 
-# The last word of each witness, those of gateways and of workers apart: both would count a room twice.
+# The last word of each witness, those of gateways and of workers apart: both would count a room twice. What a witness
+# says of the whole instance and of its DP groups overlaps too: the larger one is believed.
 OPEN_ROOMS = """
-SELECT instance, kind, SUM(open_rooms), MIN(taken_at) FROM controlplane_openrooms
-WHERE instance IN ({marks}) GROUP BY instance, kind ORDER BY instance, kind DESC"""
+SELECT instance, kind, SUM(CASE WHEN whole > parts THEN whole ELSE parts END), MIN(oldest) FROM (
+SELECT instance, kind, source, SUM(CASE WHEN "group" < 0 THEN open_rooms ELSE 0 END) AS whole,
+SUM(CASE WHEN "group" < 0 THEN 0 ELSE open_rooms END) AS parts, MIN(taken_at) AS oldest
+FROM controlplane_openrooms WHERE instance IN ({marks}) GROUP BY instance, kind, source) AS said
+GROUP BY instance, kind ORDER BY instance, kind DESC"""
 
 
 @dataclass(frozen=True, slots=True)

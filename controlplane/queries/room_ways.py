@@ -18,9 +18,13 @@ from .rows import InstanceRow
 LATELY_SECONDS = 3600.0
 PAGE = 50
 
+# What a witness says of the whole instance and of its DP groups overlaps: the larger one is believed.
 OPEN = """
-SELECT instance, kind, SUM(open_rooms), COUNT(DISTINCT source), MIN(taken_at) FROM controlplane_openrooms
-WHERE instance IN ({marks}) GROUP BY instance, kind ORDER BY kind"""
+SELECT instance, kind, SUM(CASE WHEN whole > parts THEN whole ELSE parts END), COUNT(*), MIN(oldest) FROM (
+ SELECT instance, kind, source, SUM(CASE WHEN "group" < 0 THEN open_rooms ELSE 0 END) AS whole,
+ SUM(CASE WHEN "group" < 0 THEN 0 ELSE open_rooms END) AS parts, MIN(taken_at) AS oldest
+ FROM controlplane_openrooms WHERE instance IN ({marks}) GROUP BY instance, kind, source
+) AS said GROUP BY instance, kind ORDER BY kind"""
 COLLIDED = "SELECT instance_id, COUNT(*), MAX(at) FROM controlplane_roomcollision WHERE at > %s GROUP BY instance_id"
 
 
@@ -58,7 +62,8 @@ def ways(*, now: float, text: str = "", after: str = "", limit: int = PAGE) -> W
     """Prefills that are not retired and have `text` in their names. Call it inside a snapshot."""
     found = memo.weighed(now=now).fleet
     matching = [r for r in found.instances if r.role == "prefill" and not r.retired and text.lower() in r.name.lower()]
-    behind = [row for row in matching if row.name > after]
+    # By code points as the cursor compares, whatever order of letters the database has.
+    behind = sorted((row for row in matching if row.name > after), key=lambda row: row.name)
     shown = behind[:limit]
     counted = _open([row.name for row in shown])
     collided = {id_: (int(count), at) for id_, count, at in _read(TRAFFIC, COLLIDED, [now - LATELY_SECONDS])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,6 +95,22 @@ class LaunchRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservationRow:
+    """What an observed instance's own server is like: a word, a sentence, since when, and when it answered last.
+
+    `registered`: ranks that a server which is not ready says it has. `said`: what its engine told of itself.
+    """
+
+    at: str
+    state: str
+    sentence: str
+    since: float
+    answered_at: float | None
+    registered: int | None
+    said: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceRow:
     """An instance, rolled up. `left` are ranks that left lately, the latest first; `flagged` and `left` hold 16 at most."""
 
@@ -117,6 +134,9 @@ class InstanceRow:
     conflicts: int = 0
     version: int = 1
     engine_url: str = ""
+    observed_url: str = ""
+    observed_engine_info_url: str = ""
+    observation: ObservationRow | None = None
     intent_actor: str = ""
     intent_reason: str = ""
     intent_at: float | None = None
@@ -140,6 +160,15 @@ class InstanceRow:
     @property
     def retired(self) -> bool:
         return self.intent == "retired"
+
+    @property
+    def is_observed(self) -> bool:
+        return bool(self.observed_url or self.observed_engine_info_url)
+
+    @property
+    def knowledge(self) -> str:
+        """Where what is known of it comes from: it was asked at the engine's own servers, or its ranks register here."""
+        return "observed" if self.is_observed else "registered"
 
     @property
     def registered(self) -> int:
@@ -210,4 +239,6 @@ class FleetRow:
     @property
     def sharing(self) -> tuple[str, ...]:
         """Names of those that nothing but their name tells apart on the shared listener."""
-        return tuple(i.name for i in self.instances if not i.retired and not i.own_port and i.role != "decode")
+        return tuple(
+            i.name for i in self.instances if not (i.retired or i.own_port or i.role == "decode" or i.is_observed)
+        )

@@ -23,7 +23,8 @@ MOST_REPLAYED = 200_000
 PIECE = 2000
 
 INSTANCES = """
-SELECT i.id, i.name, i.role, i.intent, i.own_port, i.host_alias, i.engine_url, i.version, i.debt_since, i.debt_hold
+SELECT i.id, i.name, i.role, i.intent, i.own_port, i.host_alias, i.engine_url, i.observed_url,
+ i.observed_engine_info_url, i.version, i.debt_since, i.debt_hold
 FROM controlplane_instance i{where} ORDER BY i.name"""
 GROUPS = """
 SELECT i.name, x."group", x.intent FROM controlplane_groupintent x JOIN controlplane_instance i ON i.id = x.instance_id{where}
@@ -148,6 +149,8 @@ class _Reading:
         own_port: int | None,
         alias: str | None,
         engine_url: str,
+        observed_url: str,
+        observed_engine_info_url: str,
         version: int,
         debt_since: float | None,
         debt_hold: bool,
@@ -159,6 +162,8 @@ class _Reading:
             "own_port": own_port,
             "host_alias": alias,
             "engine_url": engine_url,
+            "observed_url": observed_url,
+            "observed_engine_info_url": observed_engine_info_url,
             "version": version,
             "debt": {"since": debt_since, "hold": bool(debt_hold)} if debt_since is not None else None,
         }

@@ -34,7 +34,8 @@ class KnownBy:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """`before`, `after`: the instance, or for an event about none, gateways and routers; None: it did not exist.
+    """`before`, `after`: what differs of the instance, or for an event about none, of gateways and routers; None: there
+    was no such instance.
 
     `untold`: why nobody can say what was before; then both are None. `newer`: how many revisions came since.
     """
@@ -61,7 +62,7 @@ def turned(revision: int) -> Turned:
 
 
 # What was, stays as it was: the mark tells it from the event of another history with the same number.
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _sides(ledger_id: str, revision: int, mark: str) -> tuple[Part | None, Part | None, str]:
     event = searching.event(revision)
     try:
@@ -72,10 +73,10 @@ def _sides(ledger_id: str, revision: int, mark: str) -> tuple[Part | None, Part 
     except (KeyError, TypeError, ValueError):
         # Another version of ours wrote an event on the way that this one cannot follow.
         return None, None, "an event before it cannot be followed by this version"
-    sides = _part(before, event), _part(after, event)
-    if sides == (None, None):
+    old, new = _part(before, event), _part(after, event)
+    if old is None and new is None:
         return None, None, f"no event before it says that {event.instance} was added"
-    return *sides, ""
+    return _apart(old, new), _apart(new, old), ""
 
 
 def _part(fleet: State, event: EventRow) -> Part | None:
@@ -83,6 +84,24 @@ def _part(fleet: State, event: EventRow) -> Part | None:
         found: Part | None = fleet["instances"].get(event.instance)
         return found
     return {"gateways": fleet["gateways"], "routers": fleet["routers"]}
+
+
+def _apart(one: Part | None, other: Part | None) -> Part | None:
+    """What differs from the other, and nothing of what does not: an instance of 4,096 ranks is too large to be kept.
+
+    >>> _apart({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 2, "d": 4}})
+    {'b': {'d': 3}}
+    """
+    if one is None or other is None:
+        return one
+    found: dict[str, Any] = {}
+    for key, value in one.items():
+        if key in other and other[key] == value:
+            continue
+        known = other.get(key)
+        both = isinstance(value, Mapping) and isinstance(known, Mapping)
+        found[key] = _apart(value, known) if both else value
+    return found
 
 
 def fleet_then(revision: int, instance: str | None = None) -> State:

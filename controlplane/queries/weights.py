@@ -121,7 +121,8 @@ def published(*, text: str = "", only: str = "", after: str = "", limit: int = P
     raw = {values[0]: values for values in _read(SUMS.format(which=PUBLISHING))}
     every = [_row(values, ()) for values in raw.values()]
     matching = [row for row in every if text.lower() in row.name.lower() and row.is_shown(only)]
-    behind = [row for row in matching if row.name > after]
+    # By code points as the cursor compares, whatever order of letters the database has.
+    behind = sorted((row for row in matching if row.name > after), key=lambda row: row.name)
     shown = behind[:limit]
     gaps = _gaps([row.id for row in shown])
     return PublishedPage(

@@ -72,7 +72,9 @@ def _routable(role: str, now: Counts, after: Counts) -> Line:
 
 def _pairs(now: int, after: int) -> Line:
     tone = "bad" if now and not after else ""
-    return Line("pairs", f"{now} → {after} usable{': requests would be refused' if tone else ''}", tone)
+    return Line(
+        "pairs", f"{now} → {after} routable prefill × decode{': requests would be refused' if tone else ''}", tone
+    )
 
 
 def _budget(stay: int, needed: int) -> Line:

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote, urlencode
 
 TOKEN = '-H "Authorization: Bearer $PDCP_TOKEN"'
 MANAGE = "python manage.py"
@@ -33,6 +34,15 @@ def curl(
     if len(lines) == 1:
         return f"{lines[0]} {where}"
     return " \\\n  ".join([*lines, where])
+
+
+def because(path: str, why: str) -> str:
+    """The path of a DELETE, which has no body to give the reason in.
+
+    >>> because("/api/v1/tokens/a", "it leaked")
+    '/api/v1/tokens/a?reason=it%20leaked'
+    """
+    return f"{path}?{urlencode({'reason': why}, quote_via=quote)}"
 
 
 def cli(words: Iterable[str]) -> str:

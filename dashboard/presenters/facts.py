@@ -55,6 +55,12 @@ def _facts(seen: CloseUp, host: str, kv_port: int, now: float) -> Iterator[FactC
         yield FactCell("Last registration", "", "bootstrap", f"into {newest.launch}", ago=newest.seen_at)
     if instance.engine_url:
         yield FactCell("Engine", instance.engine_url, "operators", mono=True)
+    if instance.is_observed:
+        at = instance.observed_url or instance.observed_engine_info_url
+        heard = instance.observation
+        word, tone = (heard.state, "" if heard.state == "listed" else "warn") if heard else ("not asked yet", "warn")
+        answered = heard.answered_at if heard else None
+        yield FactCell("Observed at", at, "operators", word, ago=answered, tone=tone, mono=True)
 
 
 def _door(seen: CloseUp) -> str:
@@ -86,9 +92,10 @@ class Tab:
 def tabs(seen: CloseUp) -> list[Tab]:
     instance = seen.instance
     launches = sum(launch is not None for launch in (instance.current, instance.candidate))
+    shown = instance.current or instance.candidate
     sessions = instance.sessions + instance.conflicts
     return [
-        Tab("ranks", "Ranks", (instance.current or instance.candidate).registered if launches else 0),
+        Tab("ranks", "Ranks", shown.registered if shown is not None else 0),
         Tab("launches", "Launches", launches, "warn" if instance.candidate is not None else ""),
         Tab("rooms", "Rooms"),
         Tab("engine-info", "Engine info", sessions, "bad" if instance.conflicts else ""),

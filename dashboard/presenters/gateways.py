@@ -106,5 +106,6 @@ def _observed(row: MemberRow) -> str:
     return "missing" if row.wanted else "let_go"
 
 
-def out_of_step(row: MemberRow) -> bool:
+def unlike_its_list(row: MemberRow) -> bool:
+    """Wanted and not held, which may be as it shall be for now, or held and not wanted any more."""
     return row.wanted != row.present

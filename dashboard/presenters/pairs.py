@@ -73,9 +73,12 @@ def side_view(row: RoutableRow) -> SideView:
 
 
 def row_views(
-    found: Matrix, traffic: Mapping[tuple[str, str], TrafficRow], kept: Sequence[tuple[str, str]]
+    found: Matrix,
+    traffic: Mapping[tuple[str, str], TrafficRow],
+    kept: Sequence[tuple[str, str]],
+    posted: Decode | None = None,
 ) -> list[RowView]:
-    """`kept`: what stays in the query of a link to a pair."""
+    """`kept`: what stays in the query of a link to a pair. `posted`: the decode that was described."""
     decodes: list[RoutableRow | None] = [*([None] if found.described else []), *found.decodes.rows]
     chosen = (found.chosen.pair.prefill, found.chosen.pair.decode) if found.chosen is not None else None
     views = []
@@ -86,7 +89,14 @@ def row_views(
             RowView(
                 side_view(row),
                 tuple(
-                    _cell(pair, facts, other, traffic.get((pair.prefill, pair.decode)), kept, chosen)
+                    _cell(
+                        pair,
+                        facts,
+                        posted if pair.known_from == "posted" else known(other, None)[1],
+                        traffic.get((pair.prefill, pair.decode)),
+                        kept,
+                        chosen,
+                    )
                     for pair, other in zip(cells, decodes, strict=True)
                 ),
             )
@@ -97,13 +107,12 @@ def row_views(
 def _cell(
     pair: PairRow,
     facts: Prefill | None,
-    other: RoutableRow | None,
+    said: Decode | None,
     traffic: TrafficRow | None,
     kept: Sequence[tuple[str, str]],
     chosen: tuple[str, str] | None,
 ) -> CellView:
     outlook = pair.compatibility.outlook
-    said = known(other, None)[1] if other is not None else None
     return CellView(
         f"pc-{pair.prefill}--{pair.decode or 'described'}",
         urlencode([*kept, ("prefill", pair.prefill), *([("decode", pair.decode)] if pair.decode else [])]),

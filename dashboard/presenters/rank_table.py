@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from controlplane.domain.cells import Cell
@@ -48,9 +48,7 @@ class RankLine:
     key: str
     row: CellRow
     rank: RankRow | None
-    health: Cell
-    intent: Cell
-    breaker: Cell
+    words: Mapping[Fact, Cell]
 
     @property
     def address(self) -> str:
@@ -88,13 +86,5 @@ def _behind(cells: LaunchCells, after: Slot | None) -> Iterator[Slot]:
 
 
 def _line(cells: LaunchCells, slot: Slot, row: CellRow) -> RankLine:
-    words = cells.facts(slot)
-    return RankLine(
-        slot_name(slot, cells.launch.topology),
-        slot_key(slot),
-        row,
-        cells.rank(slot),
-        words[Fact.HEALTH],
-        words[Fact.INTENT],
-        words[Fact.BREAKER],
-    )
+    name = slot_name(slot, cells.launch.topology)
+    return RankLine(name, slot_key(slot), row, cells.rank(slot), cells.facts(slot))

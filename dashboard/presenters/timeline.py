@@ -172,21 +172,16 @@ def _levels(launch: LaunchRow, ranks: Sequence[RankRow]) -> _Levels:
 def _spans(levels: _Levels, axis: _Axis) -> Iterator[Span]:
     """One span for each stretch of one tone; those too narrow to be seen go with the one before."""
     launch, size = levels.launch, levels.launch.expected
-    begun, tone, count = launch.opened_at, "busy", 0
-    proven = launch.completed_at
+    begun, tone, count, whole = launch.opened_at, "busy", 0, False
     for at, level in [*zip(levels.times, levels.counts, strict=True), (axis.now, launch.registered)]:
-        turned = _tone(level, size, proven is not None and at >= proven - 1.0)
+        # Ranks that were replaced are not known any more: what was complete was whole, whatever the rows tell.
+        whole = whole or level >= size or (launch.completed_at is not None and at > launch.completed_at)
+        turned = "ok" if level >= size else "warn" if whole else "busy"
         if turned != tone and axis.x(at) - axis.x(begun) >= 0.4:
             yield _span(axis, begun, at, tone, f"{count} of {size}")
             begun = at
         tone, count = turned, level
     yield _span(axis, begun, axis.now, tone, f"{launch.registered} of {size}")
-
-
-def _tone(level: int, size: int, proven: bool) -> str:
-    if level >= size:
-        return "ok"
-    return "warn" if proven else "busy"
 
 
 def _span(axis: _Axis, begun: float, ended: float, tone: str, text: str) -> Span:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 from urllib.parse import quote
 
 from controlplane.domain.topology import Slot
-from controlplane.queries.events import EventRow
-from controlplane.queries.wording import address, slot_key
+from controlplane.queries.events import CONTACTS, EventRow
+from controlplane.queries.wording import address, counted, slot_key
 
 from .states import STATES, state_of
 
@@ -139,14 +140,16 @@ def _progressed(data: Data) -> Turn:
 
 
 TURNS: Mapping[str, Callable[[Data], Turn]] = {
-    "launch.opened": lambda data: Turn(None, Side.of(data["role"])),
+    "launch.opened": lambda data: Turn(
+        None, Side.of(data["role"]), f"{counted(prod(data['topology']), 'rank')} expected"
+    ),
     "launch.completed": _to("complete", "filling"),
     "launch.promoted": lambda data: Turn(Side.of("candidate"), Side.of("current")),
     "launch.stepped_back": _to("candidate", "current"),
     "launch.dropped": _to("ended"),
     "rank.registered": _registered,
     "rank.left": _to("left", "registered"),
-    "rank.probed": lambda data: Turn(None, Side.of(data["contact"])),
+    "rank.probed": lambda data: Turn(None, Side.of(data["contact"]), f"it {CONTACTS[data['contact']]}"),
     "rank.claimed": _to("conflict"),
     "rank.came_late": _to("fenced"),
     "health.turned": _health,

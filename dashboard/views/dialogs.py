@@ -58,8 +58,7 @@ class Dialog(Page):
     @property
     def back(self) -> str:
         """Where somebody came from, as far as it is one of ours."""
-        source = urlsplit(self.request.META.get("HTTP_REFERER", ""))
-        came = f"{source.path}?{source.query}".rstrip("?") if source.netloc == self.request.get_host() else ""
+        came = _came_from(self.request)
         wanted = self.request.POST.get("back") or self.request.GET.get("back") or came
         ours = url_has_allowed_host_and_scheme(wanted, allowed_hosts=None) and wanted.startswith("/")
         return wanted if ours and not wanted.startswith(reverse("act", args=["x"])[:-1]) else reverse("overview")
@@ -112,3 +111,12 @@ class Dialog(Page):
             return self.show(
                 "dashboard/acting/refused.html", {"sentence": refused.sentence, "status": status}, status=status
             )
+
+
+def _came_from(request: HttpRequest) -> str:
+    """Path and query of the page that led here, if it is on this host; blank when it is not, or no address at all."""
+    try:
+        source = urlsplit(request.META.get("HTTP_REFERER", ""))
+    except ValueError:
+        return ""
+    return f"{source.path}?{source.query}".rstrip("?") if source.netloc == request.get_host() else ""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import json
 from typing import Any
 
@@ -14,12 +12,12 @@ from django.urls import path
 from controlplane.queries.events import EventRow, sentence
 from dashboard.page import Page
 from dashboard.presenters import sought
+from dashboard.presenters.sheets import sheet
 
 from .events import look
 
 MOST = 10_000
 COLUMNS = ("revision", "time", "kind", "instance", "actor", "reason", "sentence", "data")
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class EventFile(Page):
@@ -50,25 +48,11 @@ class EventFile(Page):
 
 
 def _csv(rows: tuple[EventRow, ...], *, more: bool) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    for row in rows:
-        said = _document(row)
-        cells = [said[name] if name != "data" else json.dumps(said[name], ensure_ascii=False) for name in COLUMNS]
-        writer.writerow([_harmless(cell) for cell in cells])
-    if more:
-        writer.writerow([f"(only {len(rows)} are in this file; there are older ones)"])
-    return text.getvalue()
-
-
-def _harmless(cell: Any) -> Any:
-    """Tables take a text that begins like a formula for one, and names and reasons are typed by people.
-
-    >>> _harmless("=1+1"), _harmless("-"), _harmless(7)
-    ("'=1+1", "'-", 7)
-    """
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
+    said = (_document(row) for row in rows)
+    cells = (
+        [one[name] if name != "data" else json.dumps(one[name], ensure_ascii=False) for name in COLUMNS] for one in said
+    )
+    return sheet(COLUMNS, cells, more=f"only {len(rows)} are in this file; there are older ones" if more else "")
 
 
 def _document(row: EventRow) -> dict[str, Any]:

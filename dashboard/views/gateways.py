@@ -42,7 +42,8 @@ class Choosers(Page):
 
     def page_of(self, rows: Sequence[Row], name: Callable[[Row], str], after: str) -> tuple[Sequence[Row], str]:
         """At most AT_ONCE rows in the order of their names, and after which one to go on; blank at the end."""
-        rest = [row for row in rows if name(row) > after]
+        # By code points as the cursor compares, whatever order of letters the database has.
+        rest = sorted((row for row in rows if name(row) > after), key=name)
         return rest[:AT_ONCE], name(rest[AT_ONCE - 1]) if len(rest) > AT_ONCE else ""
 
 
@@ -133,11 +134,11 @@ class OneRouter(Choosers):
         if "members" in wanted:
             show = self.asked("show")
             if show not in ("", "out"):
-                raise Refused("show is out, for those that are out of step, or nothing", code="malformed")
-            found = [one for one in row.members if not show or say.out_of_step(one)]
+                raise Refused("show is out, for those that are not as listed, or nothing", code="malformed")
+            found = [one for one in row.members if not show or say.unlike_its_list(one)]
             shown, after = self.page_of(found, lambda one: one.instance, self.asked("after"))
             context |= {"members": say.member_lines(shown), "show": show, "next": after}
-            context["out"] = sum(map(say.out_of_step, row.members))
+            context["out"] = sum(map(say.unlike_its_list, row.members))
         if "breakers" in wanted:
             context |= _cut("breakers", reported.breakers(f"router:{row.name}"), reported.MOST_ROWS)
         return context

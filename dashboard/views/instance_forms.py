@@ -18,6 +18,8 @@ from dashboard.presenters.commands import cli, curl
 from .editing import Editing, WhyForm
 
 ROLES = [("prefill", "prefill"), ("decode", "decode"), ("seed", "seed")]
+REACH = ("own_port", "host_alias", "engine_url", "observed_url", "observed_engine_info_url")
+FLAGS = {"observed_url": "observe", "observed_engine_info_url": "observe-info"}
 SECRET = forms.PasswordInput(attrs={"autocomplete": "new-password"})
 
 
@@ -37,13 +39,22 @@ class ReachForm(WhyForm):
         help_text="its engine's HTTP server: asked for its load when it drains",
     )
     engine_key = forms.CharField(label="engine key", required=False, max_length=500, strip=False, widget=SECRET)
+    observed_url = forms.CharField(
+        label="observed at",
+        required=False,
+        max_length=500,
+        help_text="its own KV bootstrap server (of a decode: its HTTP server), polled; its ranks need not know of us",
+    )
+    observed_engine_info_url = forms.CharField(
+        label="weights observed at", required=False, max_length=500, help_text="its own engine-info server, polled"
+    )
 
 
 class NewForm(ReachForm):
     name = forms.CharField(label="name", max_length=100, widget=forms.TextInput(attrs={"spellcheck": "false"}))
     role = forms.ChoiceField(label="role", choices=ROLES, initial="prefill")
 
-    field_order = ("name", "role", "own_port", "host_alias", "engine_url", "engine_key", "reason")
+    field_order = ("name", "role", *REACH, "engine_key", "reason")
 
 
 class EditForm(ReachForm):
@@ -78,7 +89,8 @@ class EditInstance(Editing):
         return fleet.instance(self.on, now=self.now)[0]
 
     def initial(self, row: InstanceRow) -> dict[str, Any]:
-        return {"own_port": row.own_port, "host_alias": row.host_alias or "", "engine_url": row.engine_url}
+        urls = {name: getattr(row, name) for name in REACH if name.endswith("_url")}
+        return {"own_port": row.own_port, "host_alias": row.host_alias or "", **urls}
 
     def lines(self, row: InstanceRow) -> Sequence[Line]:
         return (Line("role", row.role), Line("desired", row.intent))
@@ -91,6 +103,8 @@ class EditInstance(Editing):
             host_alias=given["host_alias"] or None,
             engine_url=given["engine_url"],
             engine_key=key,
+            observed_url=given["observed_url"],
+            observed_engine_info_url=given["observed_engine_info_url"],
             actor=self.who.name,
             reason=given["reason"],
             expected=expected,
@@ -99,22 +113,22 @@ class EditInstance(Editing):
 
     def shells(self, base: str, row: InstanceRow, given: Mapping[str, Any]) -> tuple[str, str]:
         said = _said(given)
-        for name in ("own_port", "host_alias", "engine_url"):
-            said.setdefault(name, "" if name == "engine_url" else None)
+        for name in REACH:
+            said.setdefault(name, "" if name.endswith("_url") else None)
         body = curl(base, f"/api/v1/instances/{row.name}", method="PATCH", body=said, if_match=row.version)
         return body, cli(["instances", "edit", row.name, *_flags(said), "--if-version", str(row.version)])
 
 
 def _said(given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given, and never a secret."""
-    said = {name: given[name] for name in ("own_port", "host_alias", "engine_url") if given.get(name)}
+    said = {name: given[name] for name in REACH if given.get(name)}
     return {**said, "reason": given.get("reason") or "…"}
 
 
 def _flags(said: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
-    for name in ("own_port", "host_alias", "engine_url"):
-        flag = name.replace("_", "-")
+    for name in REACH:
+        flag = FLAGS.get(name) or name.replace("_", "-")
         if said.get(name):
             words += [f"--{flag}", str(said[name])]
         elif name in said:

@@ -45,6 +45,8 @@ def _table(cells: Sequence[LaunchCells], asked: Asked) -> dict[str, Any]:
         "launches": [(each.launch, asked.url(launch=each.launch.number, after="", state="")) for each in cells],
         "to_next": asked.url(after=found.next) if found.next else "",
         "to_first": asked.url(after="") if not found.first else "",
+        "csv_query": f"?{urlencode({'launch': chosen.launch.number, 'state': asked.only or '', 'show': asked.show})}",
+        "to_rank": asked.url(rank="", launch=chosen.launch.number),
         "to_all": asked.url(state="", after="") if asked.only is not None else "",
     }
 

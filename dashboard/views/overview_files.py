@@ -79,6 +79,7 @@ COLUMNS = (
     "own_port",
     "host_alias",
     "engine_url",
+    "observed_url",
 )
 
 
@@ -106,6 +107,7 @@ def document(row: RoutableRow) -> dict[str, Any]:
         one.own_port,
         one.host_alias,
         one.engine_url,
+        one.observed_url,
     )
     return dict(zip(COLUMNS, said, strict=True))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.urls import path
 
+from controlplane.domain.decodes import Decode
 from controlplane.queries import pair_traffic
 from controlplane.queries.matrix import Asked, Chosen, Matrix, matrix
 from dashboard.page import Page, Part
@@ -38,12 +39,13 @@ class Pairs(Page):
         query = {name: self.request.GET[name] for name in self.request.GET}
         context: dict[str, Any] = {"minutes": pair_traffic.LATELY_MINUTES}
         if wanted & {"head", "matrix", "pair"}:
-            context |= self._matrix(query, matrix(asked_of(query), now=self.now))
+            asked = asked_of(query)
+            context |= self._matrix(query, matrix(asked, now=self.now), asked.posted)
         if "traffic" in wanted:
             context |= {"busiest": pair_traffic.busiest(now=self.now, limit=BUSIEST), "most": BUSIEST}
         return context
 
-    def _matrix(self, query: dict[str, str], found: Matrix) -> dict[str, Any]:
+    def _matrix(self, query: dict[str, str], found: Matrix, posted: Decode | None) -> dict[str, Any]:
         shown = [[row.name for row in axis.rows] for axis in (found.prefills, found.decodes)]
         if found.chosen is not None:
             shown = [[*shown[0], found.chosen.pair.prefill], [*shown[1], found.chosen.pair.decode]]
@@ -52,7 +54,7 @@ class Pairs(Page):
         return {
             "found": found,
             "columns": [side_view(row) for row in found.decodes.rows],
-            "rows": row_views(found, traffic, kept),
+            "rows": row_views(found, traffic, kept, posted),
             "query": query,
             "q": query.get("q", "").strip(),
             "problems": query.get("only") == "problems",

@@ -24,7 +24,7 @@ class Rooms(Page):
     template = "dashboard/rooms/page.html"
     parts = {
         "ways": Part("dashboard/rooms/ways.html", on=WHAT_MATTERS),
-        "collisions": Part("dashboard/rooms/collisions.html", on=("leader.",), hold_new=True),
+        "collisions": Part("dashboard/rooms/collisions.html", on=(), hold_new=True),
     }
     place = "rooms"
 

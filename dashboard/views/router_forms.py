@@ -17,7 +17,7 @@ from controlplane.queries import gateways, routers
 from controlplane.queries.gateways import GatewayRow
 from controlplane.queries.routers import RouterRow
 from dashboard.presenters.asking import Line, named
-from dashboard.presenters.commands import curl
+from dashboard.presenters.commands import because, curl
 
 from .editing import Editing, WhyForm
 from .instance_forms import SECRET
@@ -120,7 +120,8 @@ class RemoveRouter(OnRouter):
         return commands.remove(row.name, expected=expected, actor=self.who.name, reason=given["reason"]).sentence
 
     def shells(self, base: str, row: RouterRow, given: Mapping[str, Any]) -> tuple[str, str]:
-        return curl(base, f"/api/v1/routers/{row.name}", method="DELETE", if_match=row.version), ""
+        path = because(f"/api/v1/routers/{row.name}", given.get("reason") or "…")
+        return curl(base, path, method="DELETE", if_match=row.version), ""
 
 
 class RemoveGateway(Editing):
@@ -142,7 +143,8 @@ class RemoveGateway(Editing):
         return f"{row.name} was removed"
 
     def shells(self, base: str, row: GatewayRow, given: Mapping[str, Any]) -> tuple[str, str]:
-        return curl(base, f"/api/v1/gateways/{row.name}", method="DELETE"), ""
+        path = because(f"/api/v1/gateways/{row.name}", given.get("reason") or "…")
+        return curl(base, path, method="DELETE"), ""
 
 
 def _said(given: Mapping[str, Any]) -> dict[str, Any]:

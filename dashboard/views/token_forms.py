@@ -14,12 +14,14 @@ from controlplane.access.roles import ADMINISTER, TOKEN_VERBS
 from controlplane.access.tokens import TokenRow
 from controlplane.domain.errors import Refused
 from dashboard.presenters.asking import Line
-from dashboard.presenters.commands import cli, curl
+from dashboard.presenters.commands import because, cli, curl
+from dashboard.presenters.density import utc
 
 from .editing import Editing, WhyForm
 
 DAY = 86_400
 LIVES = (("1", "1 day"), ("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("", "never"))
+USUAL_DAYS = "90"
 MAY = {
     "read": "see what pages show",
     "resolve": "ask which pair a request should take",
@@ -39,7 +41,7 @@ class TokenForm(WhyForm):
         widget=forms.CheckboxSelectMultiple,
     )
     instance = forms.CharField(label="instance", required=False, max_length=100, help_text="that one alone; blank: all")
-    days = forms.ChoiceField(label="expires", required=False, choices=LIVES, initial="90")
+    days = forms.ChoiceField(label="expires", required=False, choices=LIVES, initial=USUAL_DAYS)
 
     field_order = ("name", "verbs", "instance", "days", "reason")
 
@@ -50,7 +52,7 @@ class MakeToken(Editing):
     made: tuple[TokenRow, str]
 
     def change(self, row: None, given: dict[str, Any], expected: int | None) -> str:
-        expires_at = self.now + int(given["days"]) * DAY if given["days"] else None
+        expires_at = self._expiry(given)
         made, text = tokens.make(
             given["name"],
             given["verbs"],
@@ -63,6 +65,10 @@ class MakeToken(Editing):
         self.made = tokens.row_of(made, now=self.now), text
         return f"made {self.made[0].key}"
 
+    def _expiry(self, given: Mapping[str, Any]) -> float | None:
+        days = given.get("days", USUAL_DAYS)
+        return self.now + int(days) * DAY if days else None
+
     def finished(self, sentence: str) -> HttpResponse:
         row, text = self.made
         return self.show("dashboard/acting/token.html", {"token": row, "text": text}, changed=True)
@@ -70,10 +76,13 @@ class MakeToken(Editing):
     def shells(self, base: str, row: None, given: Mapping[str, Any]) -> tuple[str, str]:
         name, verbs = given.get("name") or "NAME", list(given.get("verbs") or ["read"])
         instance, why = given.get("instance") or "", given.get("reason") or "…"
-        body = {"name": name, "verbs": verbs, "instance": instance, "expires_at": None, "reason": why}
+        expiry = self._expiry(given)
+        until = f"{utc(expiry):%Y-%m-%dT%H:%M:%SZ}" if expiry is not None else None
+        body = {"name": name, "verbs": verbs, "instance": instance, "expires_at": until, "reason": why}
         words = ["tokens", "make", name, *(word for verb in verbs for word in ("--may", verb))]
         words += ["--instance", instance] if instance else []
-        words += ["--expires", f"{given['days']}d" if given.get("days") else "never", "--reason", why]
+        days = given.get("days", USUAL_DAYS)
+        words += ["--expires", f"{days}d" if days else "never", "--reason", why]
         return curl(base, "/api/v1/tokens", method="POST", body=body), cli(words)
 
 
@@ -107,7 +116,7 @@ class RevokeToken(Editing):
     def shells(self, base: str, row: TokenRow, given: Mapping[str, Any]) -> tuple[str, str]:
         why = given.get("reason") or "…"
         return (
-            curl(base, f"/api/v1/tokens/{row.key}", method="DELETE"),
+            curl(base, because(f"/api/v1/tokens/{row.key}", why), method="DELETE"),
             cli(["tokens", "revoke", row.key, "--reason", why]),
         )
 

@@ -18,7 +18,7 @@ from tests.bench import live, pages, special
 from tests.bench.cases import DIRECTORY, FULL, GROWING, QUICK, Case, Plan, engine_cases
 from tests.bench.compare import compare, prepare_directory, prepare_engine, start
 from tests.bench.load import machine
-from tests.bench.report import Row, summary, table, write
+from tests.bench.report import Row, notes, summary, table, write
 from tests.bench.servers import Stable, stable
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -36,7 +36,7 @@ def main() -> None:
             print(table([row]).splitlines()[-1], flush=True)
             rows.append(row)
     took = time.monotonic() - began
-    print(f"\n{table(rows)}\n\n{summary(rows)}\n{took / 60:.1f} minutes")
+    print(f"\n{table(rows)}\n\n{summary(rows)}\n{notes(rows)}{took / 60:.1f} minutes")
     if not patterns:
         date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
         write(rows, DOCS, machine=machine(), date=date, quick=plan.quick, took=took)

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+import psutil
+
 from controlplane.domain.topology import SharedFacts
 from controlplane.simulation.payload import encode, route_row
 from controlplane.simulation.shape import Shape
@@ -69,7 +71,7 @@ def pages(stable: Stable, plan: Plan) -> Iterator[Row]:
             counter = Child([sys.executable, "-m", "tests.bench.pages"], env=env, log=log, stdin=True)
             counter.wait_for_line("^counting$", timeout=60)
             for look in LOOKS:
-                yield _measured(look, name, web.port, cookie, counter, times=5 if plan.quick else 20)
+                yield _measured(look, name, web, cookie, counter, times=5 if plan.quick else 20)
             counter.kill9()
             web.kill9()
             redis.kill9()
@@ -88,22 +90,29 @@ def _ranks(instance: str, shape: Shape) -> Iterator[Request]:
         yield Request("PUT", f"/i/{instance}/route", encode(row).decode())
 
 
-def _measured(look: Look, backend: str, port: int, cookie: str, counter: Child, *, times: int) -> Row:
+def _measured(look: Look, backend: str, web: Web, cookie: str, counter: Child, *, times: int) -> Row:
+    port = web.port
     parts = ",".join(re.findall(r'data-part="(\w+)"', _get(port, cookie, look.path)[1])) if look.refresh else ""
     heard = len(counter.lines)
     counter.say(f"{look.path} {parts}".strip())
     queries = int(counter.wait_for_line(r"^queries (\d+)$", timeout=60, after=heard)[1])
     took: list[float] = []
-    size = 0
+    size, cpu = 0, _cpu_seconds(web)
     for _ in range(times):
         time.sleep(APART_SECONDS)
         seconds, said = _get(port, cookie, look.path, parts)
         took.append(1000 * seconds)
         size = len(said.encode())
+    cpu = (_cpu_seconds(web) - cpu) / times
     again = min(_get(port, cookie, look.path, parts)[0] for _ in range(3)) * 1000
     note = f"{size:,} bytes, {queries} queries; asked again at once {again:.0f} ms"
     row = plain(look.name, backend, "ms", median(took), note=note)
-    return replace(row, p50_ours_ms=row.ours, p99_ours_ms=round(max(took), 2))
+    return replace(row, p50_ours_ms=row.ours, p99_ours_ms=round(max(took), 2), cpu_ours_us=round(cpu * 1e6))
+
+
+def _cpu_seconds(web: Web) -> float:
+    times = psutil.Process(web.pid).cpu_times()
+    return times.user + times.system
 
 
 def _get(port: int, cookie: str, path: str, parts: str = "") -> tuple[float, str]:

@@ -150,13 +150,17 @@ def write(rows: list[Row], directory: Path, *, machine: str, date: str, quick: b
     (directory / "benchmarks.json").write_text(
         json.dumps({**head, "cases": cases}, indent=1, ensure_ascii=False) + "\n"
     )
-    notes = "".join(f"- {row.name} ({row.backend}): {row.note}\n" for row in rows if row.note)
     (directory / "benchmarks.md").write_text(
         HEAD.format(machine=machine, date=date, size="QUICK=1" if quick else "full", minutes=took / 60, foreign=foreign)
         + table(rows)
         + f"\n\n{summary(rows)}\n"
-        + (f"\n## Notes\n\n{notes}" if notes else "")
+        + (f"\n## Notes\n\n{said}" if (said := notes(rows)) else "")
     )
+
+
+def notes(rows: list[Row]) -> str:
+    """What there is to say beside the numbers, a line a row."""
+    return "".join(f"- {row.name} ({row.backend}): {row.note}\n" for row in rows if row.note)
 
 
 def summary(rows: list[Row]) -> str:

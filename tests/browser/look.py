@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,10 @@ class Look:
         assert wide <= 0, f"{self.page.url} is {wide} px wider than its window"
 
     def shoot(self, name: str) -> Path:
-        """Keep how it looks in docs/screens, with as few colours as keep it below the size that is allowed there."""
+        """How it looks, with as few colours as keep it below the size that is allowed in docs/screens.
+
+        It is kept there when it is new, and anew with SCREENS=1 (`make screens`): every run has other times of day.
+        """
         from PIL import Image
 
         SCREENS.mkdir(parents=True, exist_ok=True)
@@ -69,7 +73,8 @@ class Look:
             if len(kept.getvalue()) <= MOST_BYTES:
                 break
         assert len(kept.getvalue()) <= MOST_BYTES, f"{name}: {len(kept.getvalue())} bytes"
-        path.write_bytes(kept.getvalue())
+        if not path.exists() or os.environ.get("SCREENS"):
+            path.write_bytes(kept.getvalue())
         return path
 
     def _heard(self, message: ConsoleMessage, problems: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -98,6 +99,58 @@ def test_many_changes_are_asked_for_together(site, look):
     said(look, "of-many")
     look.page.wait_for_timeout(1000)
     assert len(asked) <= 4 * (time.monotonic() - began), "at most every 300 ms"
+
+
+def test_a_computer_that_is_offline_is_said_and_catches_up(site, look):
+    look.page.context.set_offline(True)
+    pill_says(look, "stale")
+    registers(site, "while-offline")
+    look.page.context.set_offline(False)
+    pill_says(look, "live")
+    said(look, "while-offline")
+    was_never_reloaded(look)
+
+
+def test_a_database_that_does_not_answer_is_said_until_it_does(site):
+    sockets: list[WebSocketRoute] = []
+
+    def between(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+        server.on_message(socket.send)
+        sockets.append(socket)
+
+    look = site.open("/rooms/", before=lambda page: page.route_web_socket(SOCKET, between))
+    look.live()
+    look.page.route("**/rooms/", lambda route: route.fulfill(status=503, body="away"))
+    cursor = look.page.evaluate("document.body.dataset.cursor")
+    beat = {
+        "type": "beat",
+        "from": int(cursor.split(":")[1]),
+        "to": int(cursor.split(":")[1]),
+        "cursor": cursor,
+        "away": True,
+    }
+    sockets[-1].send(json.dumps(beat))
+    pill_says(look, "stale")
+    expect(look.page.locator("#live")).to_contain_text("the database is away")
+    look.page.wait_for_timeout(6000)
+    pill_says(look, "stale")
+    look.page.unroute("**/rooms/")
+    pill_says(look, "live")
+
+
+def test_a_page_of_the_past_stays_as_it_is_and_leads_back(site):
+    registers(site, "of-the-past")
+    look = site.open("/events/fleet/?as_of=1")
+    pill_says(look, "as-of")
+    asked: list[str] = []
+    look.page.on("request", lambda request: _note(asked, request))
+    registers(site, "of-today")
+    look.page.wait_for_timeout(1500)
+    assert not asked and "of-today" not in look.page.locator("#main").inner_text()
+    look.page.get_by_role("button", name="Back to live").click()
+    look.page.wait_for_url("**/events/**")
+    look.live()
 
 
 def _note(asked: list[str], request: Request) -> None:

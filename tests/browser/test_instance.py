@@ -9,10 +9,9 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from controlplane.domain.topology import Slot
-from controlplane.simulation.shape import Shape
 from tests.browser.conftest import Site
-from tests.browser.truth import registers
+from tests.browser.look import SIZES as VIEWPORTS
+from tests.browser.look import Look
 from tests.support.processes import Child, freeze
 
 NAME = "prefill-a"
@@ -104,10 +103,18 @@ def test_it_is_accessible_and_fits(site, size, theme):
         look.shoot(f"instance-{'' if size == 'wide' else '400-'}{theme}")
 
 
+def looks(site: Site, path: str, kinds=SIZES) -> Iterator[tuple[Look, str, str]]:
+    """The same open page in windows of each size, and in each theme."""
+    look = site.open(path)
+    for size, theme in kinds:
+        look.page.set_viewport_size(VIEWPORTS[size])
+        look.page.emulate_media(color_scheme=theme)
+        yield look, size, theme
+
+
 @pytest.mark.parametrize("tab", TABS)
 def test_every_tab_is_accessible_and_fits(site, tab):
-    for size, theme in SIZES:
-        look = site.open(f"{PAGE}?tab={tab}", size=size, theme=theme)
+    for look, size, theme in looks(site, f"{PAGE}?tab={tab}"):
         expect(look.page.locator(f"#part-{tab} h2").first).to_be_visible()
         look.check()
         if (size, theme) == ("wide", "light"):
@@ -115,23 +122,21 @@ def test_every_tab_is_accessible_and_fits(site, tab):
 
 
 def test_the_table_says_the_same_and_leads_to_the_rank(site):
-    for size, theme in SIZES:
-        look = site.open(f"{PAGE}?view=table", size=size, theme=theme)
+    for look, _, _ in looks(site, f"{PAGE}?view=table"):
         expect(look.page.locator("[data-rank]").first).to_be_visible()
         look.check()
     look = site.open(f"{PAGE}?view=table")
     look.page.locator("[data-rank='dp1.cp0.tp0.pp1']").click()
     expect(look.page.locator("[data-pane='dp1.cp0.tp0.pp1']")).to_be_visible()
-    assert "rank=dp1.cp0.tp0.pp1" in look.page.url
+    assert "rank=dp1.cp0.tp0.pp1" in look.page.url and "view=table" in look.page.url
     look.shoot("instance-table-light")
 
 
 def test_hundreds_of_ranks_are_small_cells_of_which_each_has_a_shape(site):
-    for size, theme in SIZES:
-        look = site.open("/instances/prefill-big/", size=size, theme=theme)
+    for look, size, _ in looks(site, "/instances/prefill-big/", [("wide", "light"), ("narrow", "dark")]):
         expect(look.page.locator(".rg.micro [role=gridcell]")).to_have_count(576)
         look.check()
-        if (size, theme) == ("wide", "light"):
+        if size == "wide":
             look.shoot("instance-micro-light")
 
 
@@ -207,17 +212,17 @@ def test_cells_follow_events_and_the_grid_is_not_drawn_anew(site):
     assert cell.evaluate("node => node.mine === true")
 
 
-def test_a_launch_that_begins_gets_a_grid_and_counts_up(site):
+def test_a_launch_that_begins_gets_a_grid_and_counts_up(site, fleet):
     site.manage("instances", "add", "prefill-new", "--role", "prefill")
     look = site.open("/instances/prefill-new/")
     look.live()
     part = look.page.locator("#part-ranks")
     expect(part).to_contain_text("No rank is registered.")
-    shape = Shape(tp=4)
-    registers(site, "prefill-new", Slot(0, 0, 0, 0), shape=shape)
+    fleet.start("prefill-new", "--tp", "4", "--skip", "dp0,tp3")
     expect(look.page.locator("[role=gridcell]")).to_have_count(4)
-    expect(part).to_contain_text("1 of 4 registered")
-    registers(site, "prefill-new", Slot(0, 0, 1, 0), Slot(0, 0, 2, 0), shape=shape)
     expect(part).to_contain_text("3 of 4 registered")
     expect(part).to_contain_text("Missing 1: dp0 tp3.")
-    expect(look.page.locator("[data-s='0.0.2.0']")).not_to_have_attribute("aria-label", re.compile("missing"))
+    expect(look.page.locator("[data-s='0.0.3.0']")).to_have_attribute("aria-label", "dp0 tp3: missing")
+    fleet.start("prefill-new", "--tp", "4", "--only", "dp0,tp3")
+    expect(part).to_contain_text("4 of 4 routable")
+    expect(look.page.locator("[aria-label$=': routable']")).to_have_count(4)

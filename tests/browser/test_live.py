@@ -63,29 +63,6 @@ def test_a_frozen_web_process_is_noticed_too(site, look):
     is_as_loaded_now(site, look)
 
 
-def test_without_redis_the_page_stays_live(site, look):
-    with kept_down(site, "-server"):
-        registers(site, "while-redis-was-away")
-        said(look, "while-redis-was-away")
-        pill_says(look, "live")
-        is_as_loaded_now(site, look)
-    pill_says(look, "live")
-    was_never_reloaded(look)
-    is_as_loaded_now(site, look)
-
-
-def test_without_a_bootstrap_process_the_page_is_live_and_says_who_is_missing(site, look):
-    missing = look.part("frame").get_by_text("not heard from")
-    with kept_down(site, "manage.py bootstrap"):
-        expect(missing.first).to_be_attached(timeout=40_000)
-        pill_says(look, "live")
-    expect(look.part("frame").locator("li", has_text="bootstrap")).to_contain_text("at work", timeout=40_000)
-    registers(site, "after-bootstrap-came-back")
-    said(look, "after-bootstrap-came-back")
-    was_never_reloaded(look)
-    is_as_loaded_now(site, look)
-
-
 def test_a_ledger_that_was_replaced_makes_the_page_anew(site, look):
     site.manage("shell", "-c", REPLACED)
     with look.page.expect_request(lambda request: "x-pdcp-parts" in request.headers, timeout=20_000):

@@ -167,11 +167,12 @@ def test_what_a_person_has_typed_ticked_and_opened_stays(page):
     assert page.locator("#part-x p").inner_text() == "two"
 
 
-def test_a_grid_of_the_same_shape_is_left_alone(page):
-    said = '<div data-shape="{}"><i>{}</i></div>'
-    morph(page, said.format("2x2", "old"), said.format("2x2", "new"))
-    assert page.locator("#part-x").inner_text() == "old"
-    morph(page, None, said.format("2x3", "new"))
+def test_the_cells_of_a_grid_of_the_same_shape_are_left_alone(page):
+    said = '<div data-shape="{}" aria-description="{}"><i>{}</i></div>'
+    morph(page, said.format("2x2", "candidate", "old"), said.format("2x2", "current", "new"))
+    grid = page.locator("#part-x [data-shape]")
+    assert grid.inner_text() == "old" and grid.get_attribute("aria-description") == "current"
+    morph(page, None, said.format("2x3", "current", "new"))
     assert page.locator("#part-x").inner_text() == "new"
 
 

@@ -22,7 +22,8 @@ class Fleet:
 
     def __init__(self, site: Site, ranks: Ranks) -> None:
         self.site, self.ranks = site, ranks
-        self.operator = Operator(site.url, make_token(site.up.env, "ann", "read", "operate", "gateway"), "prefill-a")
+        self.token = make_token(site.up.env, "ann", "read", "operate", "gateway")
+        self.operator = Operator(site.url, self.token, "prefill-a")
         for name, role in [*((f"decode-{letter}", "decode") for letter in "abcd"), ("seed-a", "seed")]:
             self.operator.ask("POST", "instances", status=201, json={"name": name, "role": role, "reason": "a test"})
         self.register("prefill-a", dp=2, tp=4)
@@ -123,6 +124,27 @@ def test_a_pair_is_chosen_in_place_and_the_address_bar_knows_it(site: Site, flee
     assert page.evaluate("window.here") is True
     page.go_back()
     expect(page.locator("#h-why")).not_to_have_text("prefill-a × decode-b")
+
+
+def test_the_matrix_is_narrowed_as_somebody_types_and_follows_what_operators_want(site: Site, fleet: Fleet):
+    look = site.open("/pairs/")
+    look.live()
+    page, rows = look.page, look.page.locator("table.mx tbody tr")
+    expect(rows).to_have_count(3)
+    page.keyboard.press("/")
+    page.keyboard.type("a")
+    expect(page.locator("table.mx thead a")).to_have_count(4)
+    page.keyboard.type("xyz")
+    expect(page.locator("#part-matrix")).to_contain_text("No pair has “axyz” in a name")
+    page.get_by_role("link", name="Show all").click()
+    look.live()
+    off = page.locator("[id='pc-prefill-b--decode-b']").get_by_text("prefill-b not routable")
+    expect(off).to_have_count(0)
+    operator = Operator(site.url, fleet.token, "prefill-b")
+    operator.act("cordon")
+    expect(off).to_have_count(1)
+    operator.act("uncordon")
+    expect(off).to_have_count(0)
 
 
 def test_a_decode_that_never_registered_is_described_and_compared(site: Site, fleet: Fleet):

@@ -32,7 +32,7 @@ SHOWN = """() => {
     if (node.nodeType !== 1) return '';
     if (node.tagName === 'TIME') return '<time>';
     // Where things stand on a scale of time depends on now.
-    if (node.matches('svg.tl')) return node.getAttribute('aria-label');
+    if (node.matches('svg.tl, svg.spark')) return node.getAttribute('aria-label') ?? '';
     if ('newChip' in node.dataset) return '';
     const attributes = [...node.attributes].filter(one => !ours(node, one.name)).map(one => `${one.name}=${one.value}`);
     return `<${node.tagName} ${attributes.sort().join(' ')}>${[...node.childNodes].map(write).join('')}</>`;
@@ -71,18 +71,28 @@ def was_never_reloaded(look: Look) -> None:
 
 
 def is_as_loaded_now(site: Site, look: Look, *, who: str = "olga") -> None:
-    """Open the same address beside it, and wait until both show the same."""
+    """Open the same address beside it, wait until both show the same, and close the one beside it."""
     fresh = site.open(look.page.url.removeprefix(site.url), who=who)
     fresh.live()
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
         old, new = look.page.evaluate(SHOWN), fresh.page.evaluate(SHOWN)
         if old == new and old:
-            return
+            break
         if time.monotonic() > end:
             raise AssertionError("\n".join(_differences(old, new)) or "the page has no parts")
         let_in(look)
         look.page.wait_for_timeout(500)
+    close(site, fresh)
+
+
+def close(site: Site, look: Look) -> None:
+    """Close this page alone; it must have been well."""
+    context = look.page.context
+    wrong = Look.problems_of(look.page)
+    site.contexts.remove(context)
+    context.close()
+    assert not wrong, "\n".join(wrong)
 
 
 def _differences(old: dict[str, str], new: dict[str, str]) -> Iterator[str]:

@@ -19,6 +19,7 @@ AREAS = {
     "security",
     "router",
     "health/stale",
+    "ops-visibility",
 }
 BESIDES = {"SCL-01", "SCL-04"}
 OURS = {id_ for id_, case in CASES.items() if case["area"] in AREAS} | BESIDES

@@ -33,7 +33,7 @@ def restarted(on_backend) -> World:
 def test_OPS_08_only_ranks_that_count_are_in_the_grid_and_ended_launches_say_when_and_why(restarted):
     viewer = Pages("viewer")
     page = viewer.get("/instances/prefill-a/")
-    assert page.count('role="gridcell"') == 4 and f"launch {RESTARTS + 1}," in text_of(page).lower()
+    assert page.count('role="gridcell"') == 4 and f"Launch {RESTARTS + 1} current" in text_of(page)
     table = viewer.get("/instances/prefill-a/?view=table")
     assert set(re.findall(r"10\.0\.0\.1:(\d+)", text_of(table))) == {str(20_000 + 10 * RESTARTS + n) for n in range(4)}
     seen: list[int] = []

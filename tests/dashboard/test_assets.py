@@ -28,9 +28,8 @@ def test_a_template_has_nothing_inline_that_the_content_policy_refuses(path):
     assert not re.search(r"\son[a-z]+=", text), "an inline handler"
     assert not re.search(r"<script(?![^>]*\ssrc=)", text), "an inline script"
     assert not re.search(r"hx-on|hx-vals=['\"]js:", text), "what htmx would have to evaluate"
-    assert "https://" not in text and "http://" not in re.sub(r"http://(127|10)\.[\d.:]+|http://\{\{", "", text), (
-        "a foreign address"
-    )
+    # What a template shows as an example of a command may name an address; what a browser would load may not.
+    assert not re.search(r"(?:src|href|action|hx-get|hx-post)=['\"]https?://", text), "a foreign address"
 
 
 def test_every_static_file_that_a_template_or_module_names_is_there():

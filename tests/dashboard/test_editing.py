@@ -52,6 +52,20 @@ def test_an_instance_is_added_with_what_is_said_of_it(operator):
     assert "s3cret" not in again.html and 'value="9101"' in again.html
 
 
+def test_an_instance_is_observed_at_the_servers_that_are_named_and_its_page_says_so(operator):
+    shown = ask(operator, "add")
+    at = {"observed_url": "http://10.0.0.1:8998", "observed_engine_info_url": "http://10.0.0.1:6789"}
+    told = toast(post(operator, "add", shown.fields, name="a", role="prefill", reason="a new rack", **at))
+    assert "observed at http://10.0.0.1:8998 and http://10.0.0.1:6789" in told["text"]
+    page = operator.get("/instances/a/")
+    assert "Observed at" in page and "http://10.0.0.1:8998" in page and "not asked yet" in page
+    edit = ask(operator, "edit", "a")
+    assert "instances edit a" in edit.text and "--observe http://10.0.0.1:8998" in edit.text
+    kept_as_it_is = {"reason": "the weights are elsewhere", **at, "observed_engine_info_url": ""}
+    toast(post(operator, "edit", edit.fields, **kept_as_it_is))
+    assert (stored("a").observed_url, stored("a").observed_engine_info_url) == (at["observed_url"], "")
+
+
 @pytest.mark.parametrize(
     ("given", "status", "sentence"),
     [
@@ -139,7 +153,11 @@ def test_a_gateway_that_is_gone_is_removed(operator, on_backend):
 
 def test_a_token_is_shown_once_and_works_until_it_is_revoked(admin, on_backend):
     given = {"name": "ci", "verbs": ["read", "register"], "instance": "prefill-a", "days": "7", "reason": "for CI"}
-    answer = post(admin, "make-token", ask(admin, "make-token").fields, **given)
+    asked = ask(admin, "make-token")
+    assert '"expires_at": null' not in asked.text and "--expires 90d" in asked.text
+    never = Shown(post(admin, "make-token", asked.fields, **{**given, "days": ""}, step="look"))
+    assert '"expires_at": null' in never.text and "--expires never" in never.text
+    answer = post(admin, "make-token", asked.fields, **given)
     made = Shown(answer)
     assert made.status == 200 and answer["HX-Trigger"] == "pdcp:refresh" and answer["Cache-Control"] == "no-store"
     text = re.search(r'id="act-token" tabindex="0">([^<]+)<', made.html)
@@ -152,7 +170,7 @@ def test_a_token_is_shown_once_and_works_until_it_is_revoked(admin, on_backend):
     assert text[1] not in str(kept()) and text[1] not in str(latest(1)[0])
 
     shown = ask(admin, "revoke-token", row.token_key)
-    assert "ci" in shown.text and "read, register" in shown.text
+    assert "ci" in shown.text and "read, register" in shown.text and "?reason=" in shown.text
     assert "is revoked" in toast(post(admin, "revoke-token", shown.fields, reason="leaked"))["text"]
     assert tokens.who_has(text[1], source="", now=row.created.timestamp() + 1) is None
     assert Shown(post(admin, "revoke-token", shown.fields, reason="x")).status == 409

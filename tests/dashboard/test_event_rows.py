@@ -1,11 +1,13 @@
 """Rows of events: what they say of a change, what is folded, what is typed to find them. No database."""
 
+import doctest
+
 import pytest
 
 from controlplane.domain.errors import Refused
 from controlplane.queries.events import TELL, EventRow
 from controlplane.queries.searching import Density
-from dashboard.presenters import sought
+from dashboard.presenters import density, difference, events, fleet_then, palette, sought, turns
 from dashboard.presenters.density import drawing
 from dashboard.presenters.difference import differences
 from dashboard.presenters.events import event_view, event_views
@@ -108,3 +110,8 @@ def test_a_drawing_marks_the_moment_and_keeps_its_words_inside():
     assert (drawn.mark, drawn.anchor) == ("96.67%", "end")
     assert drawing(Density(NOW, 10.0, (0,) * 3, None), NOW - 1).mark == ""
     assert 2 <= len(drawing(Density(NOW, 30.0, (1,) * 76, None)).ticks) <= 13
+
+
+@pytest.mark.parametrize("module", [density, difference, events, fleet_then, palette, sought, turns])
+def test_the_examples_hold(module):
+    assert doctest.testmod(module).failed == 0

@@ -23,3 +23,10 @@ def test_what_does_not_exist_is_a_page_with_the_request_id(operator):
 
 def test_a_part_that_a_page_does_not_have_is_not_found(operator):
     operator.get("/", parts="no-such-part", status=404)
+
+
+def test_a_page_travels_compressed_to_whoever_can_read_that(operator):
+    plain = operator.client.get("/")
+    packed = operator.client.get("/", headers={"Accept-Encoding": "gzip"})
+    assert packed["Content-Encoding"] == "gzip" and 3 * len(packed.content) < len(plain.content)
+    assert packed["X-PDCP-Cursor"] == plain["X-PDCP-Cursor"]

@@ -50,11 +50,11 @@ def report(now: float) -> None:
 
 
 def test_gateways_say_how_far_they_follow_and_who_is_silent(viewer, fleet):
-    Gateway.objects.using(FACTS).filter(name="gw-2").update(seen_at=time.time() - 101)
+    Gateway.objects.using(FACTS).filter(name="gw-2").update(seen_at=time.time() - 7205)
     report(time.time())
     said = viewer.text("/gateways/", parts="gateways").replace("\u202f", " ")
     assert "Gateways 2 1 silent" in said
-    assert "gw-2 http://gw-2:8080 silent nothing – 1m 41s" in said
+    assert "gw-2 http://gw-2:8080 silent nothing – 2h 0m" in said
     assert "ok 1,284, timeout 3" in said
     # Of the whole and its groups the larger count is what is open.
     assert "7 as of" in said and "not said" in said

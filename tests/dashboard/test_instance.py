@@ -183,6 +183,28 @@ def test_cells_are_patched_by_what_the_page_would_show(world, viewer):
     assert one["looks"][0][3] == "silent"
 
 
+def test_ranks_and_launches_are_files_too(world, viewer):
+    ports = world.launch(TOPOLOGY, first_port=4000)
+    world.refuse(ports[3])
+    lines = viewer.get(f"{PAGE}ranks.csv").splitlines()
+    assert lines[0].startswith("launch,slot,verdict,registration,health,intent,breaker,address") and len(lines) == 5
+    assert f"1,dp0.cp0.tp0.pp0,up,registered,up,enabled,closed,10.0.0.1:{ports[0]}" in lines[1]
+    narrowed = viewer.get(f"{PAGE}ranks.csv?state=down").splitlines()
+    assert len(narrowed) == 2 and "1,dp1.cp0.tp1.pp0,down,down,down," in narrowed[1]
+    assert "launch 9 of prefill-a is not open" in viewer.text(f"{PAGE}ranks.csv?launch=9", status=404).lower()
+    assert viewer.get(f"{PAGE}launches.csv").splitlines()[1].startswith("1,current,3,4,")
+
+
+def test_a_choice_in_the_table_keeps_what_the_table_is_narrowed_to(world, viewer):
+    world.launch(TOPOLOGY, first_port=4000)
+    html = viewer.get(f"{PAGE}?view=table&state=routable&after=dp0.cp0.tp0.pp0")
+    link = re.search(r'href="([^"]*)" data-rank="dp1.cp0.tp0.pp0"', html)[1].replace("&amp;", "&")
+    assert all(
+        kept in link for kept in ("view=table", "state=routable", "after=dp0", "launch=1", "rank=dp1.cp0.tp0.pp0")
+    )
+    assert "dp1 tp0" in viewer.text(f"{PAGE}{link}")
+
+
 @pytest.mark.parametrize(
     ("query", "status"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from controlplane.domain.observing import State
 from controlplane.models import Instance
 from controlplane.queries.rows import InstanceRow, RankRow
 from controlplane.queries.wording import slot_key
@@ -100,6 +101,17 @@ class SessionsAnswer(Answer):
     conflicts = Int()
 
 
+class ObservationAnswer(Answer):
+    """What an observed instance's own server is like."""
+
+    state = serializers.ChoiceField([state.value for state in State])
+    sentence = Chars()
+    since = Moment()
+    answered_at = Moment(allow_null=True)
+    registered = Int(allow_null=True, help_text="Ranks that a server which is not ready says it has.")
+    said = serializers.DictField(child=serializers.JSONField(), help_text="What its engine told of itself.")
+
+
 class InstanceAnswer(Answer):
     """An instance, rolled up. Its ETag is its `version`, which counts what operators changed."""
 
@@ -118,6 +130,13 @@ class InstanceAnswer(Answer):
     own_port = Int(allow_null=True)
     host_alias = Chars(allow_null=True)
     engine_url = Chars(allow_blank=True)
+    knowledge = serializers.ChoiceField(
+        ["observed", "registered"],
+        help_text="observed: copied from the engine's own servers; registered: told by its ranks.",
+    )
+    observed_url = Chars(allow_blank=True)
+    observed_engine_info_url = Chars(allow_blank=True)
+    observation = ObservationAnswer(allow_null=True)
     created_at = Moment()
     retired_at = Moment(allow_null=True)
     launch = LaunchAnswer(source="current", allow_null=True)

@@ -39,7 +39,7 @@ class PairAnswer(Answer):
     prefill = Chars()
     launch = Int(allow_null=True)
     decode = Chars(allow_blank=True, help_text="Empty: the decode that described itself in the question.")
-    known_from = serializers.ChoiceField(["posted", "stored", "nobody"])
+    known_from = serializers.ChoiceField(["posted", "observed", "stored", "nobody"])
     verdict = serializers.ChoiceField(["compatible", "incompatible", "unknown"])
     usable = Bool(help_text="Both can be sent work, and nothing known speaks against the pair.")
     because = Chars(allow_blank=True)

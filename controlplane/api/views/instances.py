@@ -34,6 +34,10 @@ class InstanceFilters(Paged):
     name = Text(required=False, max_length=100, help_text="Names that contain this.")
 
 
+OBSERVED = "Its own KV bootstrap server (of a decode: its HTTP server), polled for what would be registered here."
+INFO = "Its own engine-info server, polled for published weights."
+
+
 class NewInstance(Reason):
     name = Text(max_length=100)
     role = Choice(choices=Instance.Role.values, default="prefill", required=False)
@@ -45,6 +49,8 @@ class NewInstance(Reason):
     engine_key = Text(
         max_length=500, required=False, allow_blank=True, default="", help_text="Its API key; never shown again."
     )
+    observed_url = Text(max_length=500, required=False, allow_blank=True, default="", help_text=OBSERVED)
+    observed_engine_info_url = Text(max_length=500, required=False, allow_blank=True, default="", help_text=INFO)
 
 
 class InstanceChanges(Reason):
@@ -54,6 +60,8 @@ class InstanceChanges(Reason):
     host_alias = Text(max_length=253, required=False, allow_null=True)
     engine_url = Text(max_length=500, required=False, allow_blank=True)
     engine_key = Text(max_length=500, required=False, allow_blank=True)
+    observed_url = Text(max_length=500, required=False, allow_blank=True, help_text=OBSERVED)
+    observed_engine_info_url = Text(max_length=500, required=False, allow_blank=True, help_text=INFO)
 
 
 class Instances(View):

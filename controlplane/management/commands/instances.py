@@ -17,6 +17,7 @@ from controlplane.queries import fleet
 from controlplane.queries.rows import InstanceRow
 
 ROLES = ("prefill", "decode", "seed")
+OBSERVE = "poll its own KV bootstrap server (of a decode: its HTTP server) for what would be registered here"
 
 
 class Command(OperatorCommand):
@@ -30,12 +31,16 @@ class Command(OperatorCommand):
         add.add_argument("--own-port", type=int, metavar="PORT", help="a KV port that means this instance alone")
         add.add_argument("--host-alias", metavar="NAME", help="a DNS name that means this instance alone")
         add.add_argument("--engine-url", default="", metavar="URL", help="its engine's HTTP server, asked for its load")
-        edit = actions.add_parser("edit", help="change or take away its port, its alias or its engine's URL")
+        add.add_argument("--observe", default="", metavar="URL", help=OBSERVE)
+        add.add_argument("--observe-info", default="", metavar="URL", help="poll its own engine-info server as well")
+        edit = actions.add_parser("edit", help="change or take away its port, its alias or its URLs")
         edit.add_argument("name", metavar="NAME")
         for option, metavar, kind in (
             ("own-port", "PORT", int),
             ("host-alias", "NAME", str),
             ("engine-url", "URL", str),
+            ("observe", "URL", str),
+            ("observe-info", "URL", str),
         ):
             either = edit.add_mutually_exclusive_group()
             either.add_argument(f"--{option}", type=kind, metavar=metavar)
@@ -87,6 +92,8 @@ class Command(OperatorCommand):
                 host_alias=options["host_alias"],
                 engine_url=options["engine_url"],
                 engine_key=key or "",
+                observed_url=options["observe"],
+                observed_engine_info_url=options["observe_info"],
                 **who,
             )
         return instances.edit(
@@ -95,6 +102,8 @@ class Command(OperatorCommand):
             host_alias=_wanted(options["host_alias"], clear=options["no_host_alias"]),
             engine_url=_wanted(options["engine_url"], clear=options["no_engine_url"]),
             engine_key=_wanted(key, clear=options["no_engine_key"]),
+            observed_url=_wanted(options["observe"], clear=options["no_observe"]),
+            observed_engine_info_url=_wanted(options["observe_info"], clear=options["no_observe_info"]),
             **who,
         )
 

@@ -10,6 +10,7 @@ from tests.compat.scenarios import (
     failures,
     handshake,
     mapping,
+    observed,
     operating,
     oracle,
     registration,
@@ -33,6 +34,8 @@ SCENARIOS: dict[str, Callable[..., Iterator[Any]]] = {
     "weights": weights.register_and_load,
     "operating": operating.register_and_restart,
     "one_by_one": operating.register_one_by_one,
+    "observed": observed.register_restart_and_die,
+    "observed_double_count": observed.count_one_rank_twice,
     "rank_mapping_oracle": oracle.compare_every_combination,
     "compatibility_oracle": handshake.compare_many_pairs,
 }

@@ -4,6 +4,7 @@ import pytest
 
 from controlplane.commands import gateways, instances
 from controlplane.databases import FACTS
+from controlplane.domain.observing import Memory, State, stored
 from controlplane.domain.topology import Topology
 from controlplane.models import Attempt, Drain, Event, GroupIntent, Instance, Request
 from tests.controlplane.api.client import Api, person
@@ -47,6 +48,36 @@ def test_a_key_of_an_engine_is_stored_sealed_and_never_told(operator):
     assert "sk-secret" not in told.response.content.decode()
     assert "sk-secret" not in Instance.objects.get(name="a").engine_key
     assert not Attempt.objects.filter(outcome__contains="sk-secret").exists()
+
+
+def test_an_instance_is_observed_at_its_own_servers_until_it_is_said_that_it_is_not(operator):
+    at = {"observed_url": "http://10.0.0.9:8998", "observed_engine_info_url": "http://10.0.0.9:6789"}
+    made = operator.post("instances", {"name": "a", **at, "reason": "a new rack"})
+    assert made.json["sentence"].endswith("observed at http://10.0.0.9:8998 and http://10.0.0.9:6789")
+    told = operator.get("instances/a")
+    assert {name: told.json[name] for name in at} == at
+    assert (told.json["knowledge"], told.json["observation"]) == ("observed", None)
+    explained = " ".join(operator.get("explain/instance/a").json["sentences"])
+    assert "It is observed at http://10.0.0.9:8998, which has not answered yet" in explained
+    heard = Memory(at["observed_url"], State.FILLING, count=3, since=1000.0, answered_at=1001.0)
+    Instance.objects.using(FACTS).filter(name="a").update(observation=stored(heard))
+    seen = operator.get("instances/a").json["observation"]
+    assert (seen["state"], seen["registered"], seen["said"]) == ("filling", 3, {})
+    assert (
+        seen["sentence"] == "http://10.0.0.9:8998 answers that not all of its ranks have registered: 3 registered there"
+    )
+    moved = operator.patch("instances/a", {"observed_url": "http://10.0.0.8:8998"}, If_Match=told.headers["ETag"])
+    after = operator.get("instances/a")
+    assert (after.json["observation"], after.headers["ETag"]) == (None, moved.headers["ETag"]), "heard elsewhere"
+    stale = operator.patch("instances/a", {"observed_url": ""}, If_Match=told.headers["ETag"])
+    assert stale.status == 412 and "observed_url" in stale.json["difference"]
+    operator.patch("instances/a", {"observed_url": "", "observed_engine_info_url": ""}, If_Match=after.headers["ETag"])
+    assert operator.get("instances/a").json["knowledge"] == "registered"
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254/", "ftp://a", "http://u:p@a:8998"])
+def test_what_must_not_be_asked_is_not_observed(operator, url):
+    assert operator.post("instances", {"name": "a", "observed_url": url}).status in (400, 403, 422)
 
 
 def test_edits_need_if_match_and_two_who_edit_at_once_do_not_overwrite_each_other(operator):

@@ -33,6 +33,8 @@ def test_an_instance_is_added_with_its_event_in_one_transaction():
         "own_port": 9101,
         "host_alias": "a.example",
         "engine_url": "",
+        "observed_url": "",
+        "observed_engine_info_url": "",
         "version": 1,
     }
     assert (stored("prefill-a").intent, stored("prefill-a").own_port) == ("enabled", 9101)
@@ -120,7 +122,13 @@ def test_an_edit_changes_only_what_it_names_and_says_what_was_before():
     assert (stored("a").own_port, stored("a").host_alias) == (9102, None)
     event = latest(1)[0]
     assert event.kind == "instance.changed"
-    assert event.data["before"] == {"own_port": 9102, "host_alias": "a.example", "engine_url": ""}
+    assert event.data["before"] == {
+        "own_port": 9102,
+        "host_alias": "a.example",
+        "engine_url": "",
+        "observed_url": "",
+        "observed_engine_info_url": "",
+    }
     before = head()
     assert not instances.edit("a", own_port=9102, **WHO).changed
     assert head() == before

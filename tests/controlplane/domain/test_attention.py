@@ -130,6 +130,15 @@ def test_what_somebody_wanted_so_is_no_concern():
         assert told(seen(away, current=LACKING, owing_since=900.0)) == []
     group = subject(wishes=(Wish("enabled"), Wish("draining", 1)))
     assert told(seen(group)) == []
+    each = seen(subject(wishes=(Wish("enabled"), Wish("cordoned", 0), Wish("draining", 1))))
+    assert not each.verdict.routable and told(each) == [] and list(beside.nothing_left([each, each])) == []
+    decode = subject(role="decode", registration=Registration(False), health=Health(200), groups=(), breakers=SHUT)
+    decode = dataclasses.replace(decode, wishes=(Wish("enabled"), Wish("cordoned", 0)))
+    spoken = ((0, explain(of_group(decode, 0))),)
+    assert [concern.state for concern in told(seen(decode, current=None, groups=spoken))] == ["open"]
+    # One of them was not wanted so: then the whole of it takes no requests for that.
+    shut = subject(wishes=(Wish("enabled"), Wish("cordoned", 0)), breakers=(Breaker("g1", 1, "open", 900.0, "resets"),))
+    assert [concern.name for concern in told(seen(shut))] == ["p"]
 
 
 def test_a_dp_group_that_nobody_chooses_is_named_by_itself_while_the_others_serve():

@@ -11,6 +11,7 @@ from controlplane.databases import FACTS, READER
 from controlplane.domain.decodes import read
 from controlplane.domain.disagreement import Effect
 from controlplane.domain.errors import Refused
+from controlplane.domain.observing import Memory, State, stored
 from controlplane.domain.topology import Topology
 from controlplane.models import Instance
 from controlplane.queries import compatibility
@@ -47,6 +48,17 @@ def test_a_decode_that_never_registered_is_said_to_be_unknown_not_compatible():
     assert (pair.prefill, pair.launch, pair.decode, pair.known_from, pair.verdict) == ("p", 1, "d", "nobody", "unknown")
     assert {finding.effect for finding in pair.compatibility.findings} == {Effect.UNKNOWN}
     assert pair.usable
+
+
+def test_what_the_engine_of_an_observed_decode_says_speaks_for_it():
+    serving("p")
+    instances.add("d", role="decode", observed_url="http://10.0.0.9:30000", actor="anna")
+    said = {"mode": "decode", "world_tp_size": 4, "tp_size": 4, "page_size": 32}
+    heard = Memory("http://10.0.0.9:30000", State.LISTED, said=said)
+    Instance.objects.using(FACTS).filter(name="d").update(observation=stored(heard))
+    (pair,) = pairs().rows
+    assert (pair.known_from, pair.verdict) == ("observed", "incompatible")
+    assert pair.compatibility.why_not.sentence == "page_size differs: prefill has 64, decode has 32"
 
 
 def test_what_is_posted_speaks_for_a_decode_named_or_not():

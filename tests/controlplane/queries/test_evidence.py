@@ -66,6 +66,14 @@ def test_the_last_binding_of_an_instance_counts_and_the_others_are_listed(monkey
     assert "while its binding to dp0 was alive" in found.ladder.conclusion.sentence
 
 
+def test_what_an_earlier_request_of_the_same_number_met_is_listed_and_casts_no_doubt_on_this_one(monkeypatch):
+    a = serving("a", monkeypatch, follows=False)
+    bind(a.row.pk, 1, a.now + 300)
+    RoomCollision.objects.using(TRAFFIC).create(instance_id=a.row.pk, room=ROOM, before=0, after=1, at=a.now - 86_400)
+    found = read(a.now)
+    assert len(found.collisions) == 1 and found.ladder.conclusion.kind == "stops"
+
+
 def test_a_room_in_two_instances_is_in_doubt_and_the_living_one_comes_first(monkeypatch):
     a, b = serving("a", monkeypatch, follows=False), World("b")
     bind(b.row.pk, 0, a.now + 50)
@@ -122,6 +130,8 @@ def test_each_prefill_says_how_its_rooms_find_their_group_and_who_counts_them(mo
         ("gateway", "g1", 0, 3, a.now - 1),
         ("gateway", "g1", 1, 4, a.now - 3),
         ("gateway", "g2", -1, 5, a.now - 2),
+        # Of the whole and of its groups: told twice, and counted once.
+        ("gateway", "g2", 0, 4, a.now - 1),
         ("worker", "w", 0, 2, a.now - 8),
     ):
         OpenRooms.objects.using(FACTS).create(

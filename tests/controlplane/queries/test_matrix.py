@@ -93,6 +93,7 @@ def test_a_decode_that_describes_itself_is_a_column_or_speaks_for_one_that_is_na
     named = look(posted=posted, prefill="p", decode="d")
     assert not named.described
     assert (named.chosen.pair.known_from, named.chosen.pair.verdict) == ("posted", "incompatible")
+    assert named.cells[0][0] == named.chosen.pair
     assert look(posted=posted, prefill="p").chosen.pair.known_from == "posted"
 
 

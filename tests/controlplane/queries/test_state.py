@@ -107,6 +107,8 @@ def everything(fleet: WholeFleet, check) -> None:
         lambda: fleet.request("evict", "a"),
         lambda: fleet.note("a", "registration.refused", what="PUT /route", source="x", sentence="no"),
         lambda: fleet.note("a", "listener.opened", port=9302),
+        lambda: fleet.note("a", "observation.turned", before="unasked", state="listed", sentence="http://a answers"),
+        lambda: fleet.edit("e", observed_url="http://e.example:8998", observed_engine_info_url="http://e.example:6789"),
         lambda: fleet.note("a", "listener.failed", port=9302, why="taken"),
         lambda: fleet.token("t"),
         lambda: fleet.breaker("g1", "a", "open"),

@@ -3,6 +3,7 @@ import { say } from './say.js';
 import { go } from './within.js';
 
 const REST = 250;
+const MOST_REST = 5000;
 const MOST_SLOTS = 256;
 const ALL_EVERY = 10000;
 const JUMP = 8;
@@ -100,6 +101,7 @@ document.addEventListener('pointerover', event => {
 const dirty = new Set();
 let all = false;
 let asking = false;
+let failures = 0;
 let timer = null;
 let known = Number(document.body.dataset.cursor?.split(':')[1] ?? 0);
 let allAt = performance.now();
@@ -131,16 +133,19 @@ async function ask() {
       patch(told);
       known = Math.max(known, told.revision);
       if (whole) allAt = performance.now();
+      failures = 0;
     } else if (answer.status >= 500) {
       throw new Error(`status ${answer.status}`);
     }
   } catch {
+    failures += 1;
     if (whole) all = true;
     for (const slot of slots) dirty.add(slot);
   }
   asking = false;
-  // Never more than a quarter of the time.
-  if (all || dirty.size) soon(Math.max(REST, 3 * (performance.now() - began)));
+  // Never more than a quarter of the time, and less and less often while nobody answers.
+  const rest = failures ? 500 * 2 ** failures : Math.max(REST, 3 * (performance.now() - began));
+  if (all || dirty.size) soon(Math.min(MOST_REST, rest));
 }
 
 function patch({ looks, cells }) {
@@ -176,7 +181,8 @@ document.addEventListener('pdcp:events', event => {
   }
   if (all || dirty.size) soon();
 });
-document.addEventListener('pdcp:anew', wantAll);
+// Another history, perhaps, whose revisions mean something else.
+document.addEventListener('pdcp:anew', () => { known = 0; wantAll(); });
 document.addEventListener('visibilitychange', () => { if (!document.hidden && (all || dirty.size)) soon(0); });
 
 // The part around the grids came anew, without their cells: what events did not tell has to be asked for.

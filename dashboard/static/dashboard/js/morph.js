@@ -74,7 +74,10 @@ function identify(name, part) {
 function mayChange(before, after) {
   const mine = before.dataset, theirs = after.dataset ?? {};
   // A grid is as large as it says; its cells are kept up to date by themselves. So is what is drawn here, as charts.
-  if (mine.shape && theirs.shape === mine.shape) return false;
+  if (mine.shape && theirs.shape === mine.shape) {
+    for (const { name, value } of after.attributes) if (!name.startsWith('data-') && before.getAttribute(name) !== value) before.setAttribute(name, value);
+    return false;
+  }
   if ('newChip' in mine && 'newChip' in theirs) return false;
   if (before.tagName === 'TIME' && before.dateTime === after.dateTime) return false;
   if (before.matches('input[type=checkbox], input[type=radio]')) after.toggleAttribute('checked', before.checked);

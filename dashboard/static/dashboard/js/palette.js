@@ -3,8 +3,8 @@ import { say } from './say.js';
 
 const REST = 90;
 let dialog = null, timer = null, asking = null, opener = null;
-// Whoever has moved to a line stays on it when the answer comes.
-let moved = false;
+// Whoever has moved to a line stays on it when the answer comes; whoever pressed Enter before it came meant what comes.
+let moved = false, entered = false, shown = null;
 
 const lines = () => [...dialog.querySelectorAll('[role=option]:not([aria-disabled])')];
 const chosen = () => dialog.querySelector('[role=option][aria-selected=true]:not([aria-disabled])');
@@ -20,13 +20,14 @@ export async function openPalette(text = '') {
     box.innerHTML = html;
     dialog = box.content.firstElementChild;
     document.body.append(dialog);
-    dialog.addEventListener('input', () => { moved = false; clearTimeout(timer); timer = setTimeout(look, REST); });
+    dialog.addEventListener('input', () => { moved = entered = false; clearTimeout(timer); timer = setTimeout(look, REST); });
     dialog.addEventListener('keydown', pressed);
     dialog.addEventListener('click', clicked);
     dialog.addEventListener('close', () => { asking?.abort(); opener?.focus?.(); });
   }
   dialog.showModal();
-  moved = false;
+  moved = entered = false;
+  shown = null;
   field().value = text;
   field().select();
   mark(chosen());
@@ -42,6 +43,9 @@ async function look() {
   const before = moved && chosen()?.href;
   dialog.querySelector('[role=listbox]').innerHTML = html;
   mark(lines().find(line => line.href === before) ?? lines()[0]);
+  shown = text;
+  if (entered) chosen()?.click();
+  entered = false;
   say(`${lines().length} found`);
 }
 
@@ -67,10 +71,12 @@ function mark(line) {
 function pressed(event) {
   const all = lines(), at = all.indexOf(chosen());
   const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + 5, PageUp: at - 5 }[event.key];
-  if (to !== undefined) moved = true;
-  if (to !== undefined) mark(all[event.key.startsWith('Page') ? Math.min(Math.max(to, 0), all.length - 1) : (to + all.length) % all.length]);
-  else if (event.key === 'Enter' && chosen()) chosen().click();
-  else return;
+  if (to !== undefined) {
+    moved = true;
+    mark(all[event.key.startsWith('Page') ? Math.min(Math.max(to, 0), all.length - 1) : (to + all.length) % all.length]);
+  } else if (event.key !== 'Enter') return;
+  else if (shown === field().value || moved) chosen()?.click();
+  else entered = true;
   event.preventDefault();
 }
 
