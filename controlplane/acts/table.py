@@ -60,6 +60,8 @@ class Act:
     """To be confirmed by typing the name."""
     danger: bool = False
     """What is in flight, or who is registered, may be lost."""
+    of_launch: bool = False
+    """About the launches that are there now: one that began since it was shown is not meant."""
     verb: str = OPERATE
 
 
@@ -161,6 +163,7 @@ ACTS: Mapping[str, Act] = {
         _request("evict"),
         frozenset({INSTANCE, RANK}),
         danger=True,
+        of_launch=True,
     ),
     "reregister": Act(
         "Re-register",
@@ -181,6 +184,7 @@ ACTS: Mapping[str, Act] = {
         "The candidate launch of {what} takes over at once, whoever of the current one still answers.",
         _request("supersede"),
         frozenset({INSTANCE}),
+        of_launch=True,
     ),
     "retire": Act(
         "Retire",

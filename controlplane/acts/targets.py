@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
@@ -103,12 +103,15 @@ class Standing:
 
     @property
     def pin(self) -> str:
-        """The version counts every change by operators; a rank is also who sits in its slot."""
-        return f"{self.version} {self.says['rank']}" if "rank" in self.says else str(self.version)
+        """The version counts every change by operators; a rank is also who sits in its slot, and launches come and go."""
+        return " ".join([str(self.version), *(self.says[key] for key in ("launches", "rank") if key in self.says)])
 
 
-def look(targets: Iterable[Target], *, now: float | None = None) -> list[Standing]:
-    """How they stand, as of one moment, by a constant number of queries. Raises Refused when one does not exist."""
+def look(targets: Iterable[Target], *, now: float | None = None, launches: bool = False) -> list[Standing]:
+    """How they stand, as of one moment, by a constant number of queries; `launches`: which are open, too.
+
+    Raises Refused when one does not exist.
+    """
     now = time.time() if now is None else now
     wanted = list(targets)
     with snapshot():
@@ -123,7 +126,15 @@ def look(targets: Iterable[Target], *, now: float | None = None) -> list[Standin
         }
         counts = _counts(ids)
         seats = _seats(wanted, instances)
-    return [_standing(target, instances[target.name], groups, drains, counts, seats, now=now) for target in wanted]
+        opened = _open_launches(ids) if launches else {}
+    found = [_standing(target, instances[target.name], groups, drains, counts, seats, now=now) for target in wanted]
+    if launches:
+        none = "none is open"
+        found = [
+            replace(one, says={**one.says, "launches": opened.get(instances[one.target.name].pk, none)})
+            for one in found
+        ]
+    return found
 
 
 def _standing(
@@ -170,6 +181,14 @@ def _sitting() -> QuerySet[Rank]:
     """Ranks that count: they have not left, and their launch is open."""
     launches = Launch.objects.filter(instance_id=OuterRef("instance_id"), number=OuterRef("launch"), ended_at=None)
     return Rank.objects.using(READER).filter(Exists(launches), left_at=None)
+
+
+def _open_launches(ids: list[int]) -> dict[int, str]:
+    rows = Launch.objects.using(READER).filter(instance_id__in=ids, ended_at=None).order_by("number")
+    found: dict[int, list[str]] = {}
+    for instance, number, state in rows.values_list("instance_id", "number", "state"):
+        found.setdefault(instance, []).append(f"{number} ({state})")
+    return {instance: ", ".join(said) for instance, said in found.items()}
 
 
 def _counts(ids: list[int]) -> dict[tuple[int, int], int]:

@@ -40,7 +40,7 @@ def act(site: AdminSite, request: HttpRequest, name: str) -> HttpResponse:
         case = case_of(name, asked.getlist("on"))
         if known.plan:
             one_by_one(case.targets)
-        standings = look(case.targets)
+        standings = look(case.targets, launches=case.act.of_launch)
     except Refused as refused:
         if request.method == "POST":
             reason, status = request.POST.get("reason", ""), STATUS.get(refused.code, 409)

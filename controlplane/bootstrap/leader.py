@@ -138,7 +138,8 @@ class Leader:
         self.registry = Registry(fleet, facts, self.recorder.thread, token=self.token)
         self.packer = Packer()
         asker = Asker(policy, knobs.engine_body_limit)
-        self.observer = Observer(fleet, self.recorder, asker, parse=self.packer.parse)
+        complaints = Complaints(self.recorder)
+        self.observer = Observer(fleet, self.recorder, asker, complaints, parse=self.packer.parse)
         self.checkpointer = Checkpointer([FACTS, TRAFFIC])
         self.checkpointer.start()
         self.guard = Guard(knobs.gates, self._read)
@@ -151,7 +152,7 @@ class Leader:
             "recorder": self.recorder,
             "adopt": self.registry.adopt,
             "ready": self.readiness,
-            "complaints": Complaints(self.recorder),
+            "complaints": complaints,
             "tally": tally,
         }
         self.kv_door = KvDoor(fleet, body_limit=knobs.kv_body_limit, rooms=self.rooms, policy=policy, **common)

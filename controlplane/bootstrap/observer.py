@@ -17,6 +17,7 @@ from controlplane.probes.observed import Asker
 from controlplane.probes.tcp import split_session
 from controlplane.protocol.engine_info import Publication, read_publication
 
+from .complaints import Complaints
 from .fleet import Fleet, Instance
 from .looking import Looker, Pace
 from .mirroring import Listing, Mirror
@@ -42,10 +43,11 @@ Parse = Callable[[bytes], Awaitable[Publication]]
 class Observer:
     """One per leader. Many instances are looked at less often: all of them share one pace."""
 
-    def __init__(self, fleet: Fleet, recorder: Recorder, asker: Asker, *, parse: Parse) -> None:
+    def __init__(self, fleet: Fleet, recorder: Recorder, asker: Asker, complaints: Complaints, *, parse: Parse) -> None:
         self._fleet = fleet
         self._recorder = recorder
         self._asker = asker
+        self._complaints = complaints
         self._parse = parse
         self._pace = Pace()
         self._looker = Looker(asker, self._pace)
@@ -140,7 +142,7 @@ class Observer:
         self._memories[instance.id] = mirror.memory
         self._kept[instance.id] = (mirror.memory, now)
         if mirror.problem:
-            log.warning("observed_does_not_fit", instance=instance.name, why=mirror.problem)
+            self._complaints.about(instance, "what was read", memory.at, Refused(mirror.problem, code="conflict"))
         return mirror.problem
 
     async def _weights(self, instance: Instance, memory: Memory) -> str:

@@ -99,7 +99,7 @@ def listing(rows: Sequence[RoutableRow], wanted: Wanted, *, limit: int = PAGE) -
         ),
         start + 1 if shown else 0,
         len(found),
-        sum(not row.instance.retired for row in rows),
+        sum(_asks_for_retired(wanted) or not row.instance.retired for row in rows),
         _cursor(key(shown[-1])) if start + limit < len(found) else "",
         _cursor(key(shown[0])) if start > 0 and shown else "",
     )
@@ -107,7 +107,7 @@ def listing(rows: Sequence[RoutableRow], wanted: Wanted, *, limit: int = PAGE) -
 
 def matching(rows: Sequence[RoutableRow], wanted: Wanted) -> list[RoutableRow]:
     """All that fit, in order. Retired ones only where somebody asks for them by that word."""
-    retired = any(term.key in ("state", "desired") and "retired".startswith(term.value) for term in wanted.terms)
+    retired = _asks_for_retired(wanted)
     found = [
         row
         for row in rows
@@ -115,6 +115,10 @@ def matching(rows: Sequence[RoutableRow], wanted: Wanted) -> list[RoutableRow]:
         and all(KEYS[term.key](row, term.value) is not term.without for term in wanted.terms)
     ]
     return sorted(found, key=_order(wanted.sort))
+
+
+def _asks_for_retired(wanted: Wanted) -> bool:
+    return any(term.key in ("state", "desired") and term.value == "retired" for term in wanted.terms)
 
 
 def _words(row: RoutableRow) -> list[str]:

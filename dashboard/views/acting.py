@@ -61,14 +61,14 @@ class Acting(Dialog):
         self.demand(ACTS[name].verb, f"instance.{name}", ", ".join(on))
         case = case_of(name, on)
         self.heading = f"{case.act.label} {case.short}?"
-        return case, look(case.targets, now=self.now)
+        return case, look(case.targets, now=self.now, launches=case.act.of_launch)
 
     def _done(self, case: Case, standings: Sequence[Standing], form: AskForm) -> HttpResponse:
         asked = form.asked(self.who.name, now=self.now)
         if asked.min_ready and len(standings) > MOST_PLANNED:
-            raise Refused(
-                f"with a number that must stay, at most {MOST_PLANNED} can be drained at once", code="malformed"
-            )
+            sentence = f"with a number that must stay, at most {MOST_PLANNED} can be drained at once"
+            self._note(", ".join(str(standing.target) for standing in standings), STATUS["malformed"], sentence)
+            raise Refused(sentence, code="malformed")
         results = list(answered(do(case, standings, asked), patience=self.patience))
         for result in results:
             self._note(result.target.words, result.status, result.sentence)
@@ -78,7 +78,7 @@ class Acting(Dialog):
             return self.done(_in_words(case, results), undo=undo)
         if len(results) == 1:
             # Whoever was faster, or a number that must stay: the same questions again, with what is so now.
-            after = look(case.targets, now=self.now)
+            after = look(case.targets, now=self.now, launches=case.act.of_launch)
             moved = differences(read_seen(self.request.POST.get("seen", "")), after)
             problem = f"{refused[0].sentence}."
             return self._shown(case, after, form, moved=moved, problems=[problem], status=refused[0].status)

@@ -81,6 +81,9 @@ class Editing(Dialog):
     def act(self) -> HttpResponse:
         row, form = self._known(), self.form(self.request.POST)
         expected = _number(self.request.POST.get("expected", ""))
+        if expected is None and self.version(row) is not None:
+            self._note(row, STATUS["malformed"], "it does not say which version was shown")
+            raise Refused("this form does not say which version it was shown for; open it again", code="malformed")
         if self.request.POST.get("step") == "look":
             not_yet(form)
             return self._shown(row, form, expected)

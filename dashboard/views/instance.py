@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.urls import path
 
+from controlplane.domain.errors import Refused
 from controlplane.queries import closeup
 from controlplane.queries.attention import observed_of
 from controlplane.queries.closeup import CloseUp
@@ -58,6 +59,8 @@ class InstancePage(Page):
             context |= ranks_context(seen, asked, drawn=drawn, now=self.now)
         if "pane" in wanted and asked.tab == "ranks":
             context |= pane_context(seen, asked)
+        if asked.tab == "pairs" and self.who.instance:
+            raise Refused(f"{self.who.name} is for {self.who.instance} alone; pairs tell of others", code="forbidden")
         if asked.tab in wanted and asked.tab in instance_tabs.CONTEXTS:
             context |= instance_tabs.CONTEXTS[asked.tab](seen, asked, self.now)
         return context

@@ -15,6 +15,7 @@ from controlplane.domain.topology import Topology
 from controlplane.ledger.tail import head, latest
 from controlplane.models import Attempt, Drain, GroupIntent, Instance, Request
 from dashboard.views.acting import Acting
+from tests.controlplane.api.client import token_of
 from tests.controlplane.queries.world import World
 from tests.dashboard.conftest import Pages, queries, text_of
 
@@ -322,3 +323,25 @@ def test_a_dialog_costs_the_same_in_a_large_fleet(operator, world):
         large = ask(operator, "drain", *[f"other-{number}" for number in range(12)])
     assert len(bulk) <= len(one), len(bulk)
     assert len(small.html) < 9_000 and len(large.html) < 30_000
+
+
+def test_who_confirms_an_evict_means_the_launch_that_was_shown(operator, world):
+    shown = ask(operator, "evict", "prefill-a")
+    assert "1 (current)" in shown.text
+    world.launch(Topology(2, 1, 2, 1), first_port=4400, token="another")
+    late = Shown(post(operator, "evict", shown.fields, reason="it hangs"))
+    assert late.status == 412 and "2 (candidate)" in late.text
+
+
+def test_a_token_of_one_instance_is_told_of_no_other(operator, world):
+
+    token = token_of("read", instance="prefill-a")
+    client = Client(SERVER_NAME="localhost", headers={"Authorization": f"Bearer {token}"})
+    assert client.get("/instances/prefill-a/").status_code == 200
+    assert client.get("/instances/prefill-a/?tab=pairs").status_code == 403
+    assert client.get("/").status_code == 403
+
+
+def test_a_form_that_does_not_say_what_it_was_shown_for_is_refused(operator, world):
+    answer = operator.client.post("/act/edit", {"on": "prefill-a", "reason": "x", "own_port": "9123"})
+    assert answer.status_code == 400 and "which version" in answer.content.decode()

@@ -51,3 +51,13 @@ def test_an_address_that_is_none_leads_back_to_the_overview(operator, world):
     for came in ("http://[", "http://elsewhere/x", "//localhost/act/cordon"):
         page = Shown(operator.client.get("/act/cordon?on=prefill-a", headers={"Referer": came}))
         assert page.status == 200 and page.fields["back"] == ["/"]
+
+
+def test_more_than_can_be_planned_with_a_number_that_must_stay_are_refused_and_audited(operator, world):
+    names = [f"prefill-{number}" for number in range(21)]
+    for name in names:
+        World(name)
+    fields = ask(operator, "drain", *names).fields
+    said = Shown(post(operator, "drain", fields, reason="x", min_ready="1"))
+    assert said.status == 400 and "at most 20 can be drained at once" in said.text
+    assert [row[2:4] for row in kept()] == [(True, 400)] and kept()[0][1].startswith("prefill-0, prefill-1")

@@ -58,7 +58,7 @@ def test_a_complete_launch_is_routable_rank_by_rank(world, viewer):
     world.launch(TOPOLOGY, first_port=4000)
     html = viewer.get(PAGE)
     said = text_of(html)
-    assert "ready 4 /4 ranks" in said and "serving 2 /2 DP groups" in said
+    assert "registered 4 /4 ranks" in said and "serving 2 /2 DP groups" in said
     assert "Launch 1" in said and "4 of 4 routable" in said
     assert label(html, "1.0.1.0") == "dp1 tp1: routable"
     assert 'class="rk t-ok"' in cell(html, "0.0.0.0")

@@ -1,5 +1,6 @@
 """The watched file adds and changes observed instances, and takes nothing away."""
 
+import doctest
 import json
 
 import pytest
@@ -63,6 +64,7 @@ def test_what_an_operator_changed_since_is_not_undone_until_the_file_changes(fil
 
 
 def test_a_line_is_a_url_with_a_name_and_a_role_if_there_are_any():
+    assert doctest.testmod(observe_file).failed == 0
     text = "# our fleet\nhttp://10.0.0.1:8998\n\na http://10.0.0.2:8998 # the second\nd http://10.0.0.3:30000 decode\n"
     found = [(entry.name, entry.role, entry.urls["observed_url"]) for entry in observe_file.read(text)]
     assert found == [

@@ -1,9 +1,11 @@
 """What to ask an observed engine's servers next, and what their answers mean."""
 
+import doctest
 from dataclasses import replace
 
 import pytest
 
+from controlplane.domain import observing
 from controlplane.domain.contact import Contact
 from controlplane.domain.directory import Directory
 from controlplane.domain.launch import CONFIRM_AFTER
@@ -170,3 +172,7 @@ def test_every_state_has_its_sentence_and_outlives_a_restart_of_ours(state):
     assert sentence(memory).startswith("http://10.0.0.1:8998 ")
     assert restored(stored(memory)) == memory
     assert restored("") == Memory()
+
+
+def test_its_examples_are_true():
+    assert doctest.testmod(observing).failed == 0
