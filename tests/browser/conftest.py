@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.look import SIZES, Look
 from tests.supervisor.conftest import Up
@@ -34,16 +34,21 @@ PATIENCE_MS = 20_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
-@pytest.fixture(scope="session")
-def browser(playwright: Playwright) -> Iterator[Browser]:
-    """The distribution's Chromium; nothing is downloaded."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The distribution's Chromium; nothing is downloaded.
+
+    Of a file, not of the session: while Playwright runs, its event loop runs in this thread, and no test of ours that is
+    a coroutine could run after it.
+    """
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         # A green CI run that never opened a page would be a lie.
         (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no Chromium here: apt-get install chromium")
-    made = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
-    yield made
-    made.close()
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield made
+        made.close()
 
 
 @dataclass(slots=True)

@@ -204,8 +204,8 @@ def test_somebody_faster_than_the_last_look_is_refused_by_the_command_itself(peo
     shown = ask(operator, "cordon", "prefill-a")
     looked = acting.look
 
-    def look_and_be_overtaken(targets):
-        standings = looked(targets)
+    def look_and_be_overtaken(targets, **how):
+        standings = looked(targets, **how)
         intent.cordon("prefill-a", actor="bob", reason="he was faster")
         return standings
 
