@@ -44,11 +44,11 @@ def test_when_the_web_port_is_open_to_other_machines_there_is_no_link(up):
 
 def test_pages_carry_a_strict_content_security_policy(up):
     run = up().wait_ready()
-    for path in ("/", "/admin/login/", "/sign-in/x/"):
+    for path in ("/sign-in/", "/admin/login/", "/sign-in/x/"):
         page = get(run.web + path)
         assert page.status_code == 200
         policy = page.headers["Content-Security-Policy"]
         assert "default-src 'self'" in policy
         assert "unsafe" not in policy
-    style = get(f"{run.web}/static/controlplane/page.css")
+    style = get(f"{run.web}/static/dashboard/css/base.css")
     assert (style.status_code, style.headers["Content-Type"].split(";")[0]) == (200, "text/css")

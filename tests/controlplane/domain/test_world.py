@@ -263,6 +263,10 @@ class World(RuleBasedStateMachine):
         slot = None if whole else self.chosen(rows, which).slot
         # With everybody goes whoever claimed a slot and waited for proof that its owner died.
         claims = [row for launch in launches for row in launch.claims.values()] if whole else []
+        current, candidate = self.keeper.directory.current, self.keeper.directory.candidate
+        if current is not None and candidate is not None and slot in current.rows:
+            # A launch that lacks a rank protects nobody: the one that waits may now replace those that live on.
+            self.superseded = True
         for row in rows + claims:
             if slot in (None, row.slot):
                 for rank in self.senders[row.address]:

@@ -113,7 +113,7 @@ async def test_any_host_header_is_taken_for_the_wire_and_none_for_pages(served, 
         answer = await raw(address, b"GET /i/p/health HTTP/1.0\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"OK")
         assert (await client.get(f"{base(address)}/", headers={"host": "evil.example"})).status_code == 400
-        assert (await client.get(f"{base(address)}/")).status_code == 200
+        assert (await client.get(f"{base(address)}/sign-in/")).status_code == 200
 
 
 async def test_without_a_bootstrap_process_it_is_502_and_a_sentence_and_afterwards_well_again(

@@ -35,7 +35,7 @@ def test_it_says_where_it_serves_and_ends_with_0_when_asked_to(sqlite_backend, n
     with web(sqlite_backend) as (process, said):
         assert said.startswith("web ready http://127.0.0.1:")
         url = said.split()[2]
-        assert get(f"{url}/").status_code == 200
+        assert get(f"{url}/sign-in/").status_code == 200
         process.send_signal(number)
         assert process.wait(40) == 0
 
