@@ -1,10 +1,13 @@
 """Reported cases: rows of launches that are over are told from those that count, for as long as they are kept."""
 
+import tests.support.inside  # noqa: F401  isort: skip
+
 import re
 
 import pytest
 
 from controlplane.commands import instances
+from controlplane.domain.contact import Contact
 from controlplane.domain.topology import Topology
 from tests.controlplane.queries.world import World
 from tests.dashboard.conftest import Pages, on_backend, text_of
@@ -50,3 +53,19 @@ def test_OPS_08_only_ranks_that_count_are_in_the_grid_and_ended_launches_say_whe
 def test_OPS_08_what_was_retired_says_so_and_takes_no_place_among_the_living(restarted):
     said = Pages("viewer").text("/instances/gone-0/")
     assert "gone-0 is retired" in said and "hardware returned" in said and "404" in said
+
+
+def test_OPS_02_of_what_was_removed_nothing_is_counted_and_late_word_does_not_bring_it_back(restarted):
+    viewer = Pages("viewer")
+
+    def counted() -> str:
+        return viewer.text("/", parts="counters")
+
+    before = counted()
+    assert re.search(r"Ranks routable \d+ / 4 ", before), before
+    instances.retire("prefill-a", actor="anna", reason="hardware returned")
+    after = counted()
+    assert after == "", "nothing is left to count"
+    # What was under way when it went: a probe that still finds somebody there.
+    restarted.probe(Contact.UP, *(20_000 + 10 * RESTARTS + n for n in range(4)))
+    assert counted() == after and 'data-key="prefill-a"' not in viewer.get("/")

@@ -26,10 +26,10 @@ WAITING: dict[str, str] = {
     "RTR-04": f"{GATEWAY}: a prefill that refuses ends the decode's leg and the client's wait",
     "RTR-05": f"{GATEWAY}: a client that is gone ends both legs",
     "RTR-11": f"{GATEWAY}: one limit for both legs",
-    "OPS-02": f"{METRICS}: series of what was removed end, and late updates do not bring them back",
     "OPS-04": f"{METRICS}: histograms of each phase; {SDK}: evidence for the timeline of a room",
     # The other parts of cases that are tested here.
     "OPS-01": f"{METRICS}: every exported counter (those that are sampled are tested)",
+    "OPS-02": f"{METRICS}: series of what was removed end (what the pages count is tested)",
     "OPS-08": f"{PROBES}: retention and a purge of what is stale (what the pages show is tested)",
     "TOP-01": f"{SDK}: it reports the effective DP rank",
     "TOP-03": f"{SDK} and {GATEWAY}: a recorded rank before arithmetic, rooms whose modulo agrees",
