@@ -92,7 +92,7 @@ COMING = LaunchSeen(number=8, registered=1, size=4, missing="dp0 tp1 and 2 more"
         ),
         (
             "blocked",
-            "is whole, and waits: ranks of launch 7 still answer",
+            "is whole, and waits for launch 7 to end",
             seen(candidate=FULL),
             seen(candidate=dataclasses.replace(FULL, newest_at=NOW - 1)),
         ),
