@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.soak.report import Report
+from tests.soak.report import Report, share
 
 Note = Callable[..., None]
 _report = Report()
@@ -38,8 +38,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _report.items:
+    if not _report.items:
+        return
+    if _is_whole(session.config):
         print(f"\nwritten: {_report.write()}")
+    else:
+        print("\nnot written to docs/soak.md: this was a part of the soak")
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """A report tells of one whole run: a part, or a trial, must not take its place."""
+    chosen = config.getoption("keyword") or config.getoption("lf") or config.getoption("deselect")
+    return config.args == ["tests"] and not chosen and share() == 1
 
 
 def _sentence(item: pytest.Item) -> str:
