@@ -14,6 +14,8 @@ django = get_asgi_application()
 from controlplane.api.bounds import bounded  # noqa: E402
 from controlplane.live.routing import websockets  # noqa: E402
 from controlplane.web.forwards import in_front_of  # noqa: E402
+from controlplane.web.measured import measured  # noqa: E402
 
 # In front, not in urls.py: any Host header is right on these paths, and Django's middleware would refuse it first.
-application = in_front_of(cast(Any, ProtocolTypeRouter({"http": bounded(cast(Any, django)), "websocket": websockets})))
+behind = cast(Any, ProtocolTypeRouter({"http": bounded(cast(Any, django)), "websocket": websockets}))
+application = measured(cast(Any, in_front_of(behind)))

@@ -8,9 +8,10 @@ from celery import Celery, signals
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 
-app = Celery("controlplane")
+app = Celery("controlplane", task_cls="controlplane.tasks.turns:Round")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["controlplane"])
+app.steps["worker"].add("controlplane.tasks.keeper:Keeper")
 
 
 @signals.setup_logging.connect

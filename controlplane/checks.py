@@ -18,7 +18,7 @@ EVERYWHERE = {ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")}
 def register() -> None:
     checks.register(web_reachable_by_name)
     checks.register(no_misspelt_variable)
-    for unsafe in (open_doors, open_pages, weak_secrets, open_redis, far_probes):
+    for unsafe in (open_doors, open_pages, weak_secrets, open_redis, far_probes, unsigned_alarms, open_metrics):
         checks.register(unsafe, deploy=True)
 
 
@@ -177,5 +177,31 @@ def far_probes(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
             "PDCP_PROBE_NETWORKS is the whole world: whoever may register can have this host connect anywhere.",
             hint="Set it to the networks in which workers are.",
             id="controlplane.W017",
+        )
+    ]
+
+
+def open_metrics(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
+    """The metrics of all processes, where other hosts reach them."""
+    if not settings.PDCP_METRICS_PORTS or is_loopback(settings.PDCP_METRICS_HOST) or settings.PDCP_METRICS_TOKEN:
+        return []
+    return [
+        checks.Warning(
+            f"Whoever reaches PDCP_METRICS_HOST={settings.PDCP_METRICS_HOST} may read the names of instances and gateways.",
+            hint="Set PDCP_METRICS_TOKEN, or keep those ports inside a network that only Prometheus is in.",
+            id="controlplane.W019",
+        )
+    ]
+
+
+def unsigned_alarms(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
+    parts = urlsplit(settings.PDCP_ALARM_WEBHOOK_URL)
+    if not parts.scheme or settings.PDCP_ALARM_WEBHOOK_SECRET or is_loopback(parts.hostname or ""):
+        return []
+    return [
+        checks.Warning(
+            "Messages to PDCP_ALARM_WEBHOOK_URL are not signed: whoever reaches the receiver can raise and resolve alarms there.",
+            hint="Set PDCP_ALARM_WEBHOOK_SECRET, and let the receiver check webhook-signature.",
+            id="controlplane.W018",
         )
     ]

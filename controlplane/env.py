@@ -73,6 +73,11 @@ def port(name: str, default: int) -> int:
     return integer(name, default, at_least=0, at_most=65535)
 
 
+def port_if_any(name: str) -> int | None:
+    """A TCP port, or None when none is set: then nobody listens."""
+    return port(name, 0) if text(name) else None
+
+
 def flag(name: str, default: bool = False) -> bool:
     raw = text(name).lower()
     if not raw:
@@ -173,6 +178,23 @@ def redis_url(name: str, *, announced_in: Path) -> str:
         return announced if Path(urlsplit(announced).path).is_socket() else ""
     if urlsplit(given).scheme not in ("redis", "rediss", "unix"):
         raise BadSetting(name, "must start with redis://, rediss:// or unix://")
+    return given
+
+
+def web_url(name: str) -> str:
+    """An http or https URL that we may ask, or nothing. It may hold a secret in its path: no complaint repeats it."""
+    given = text(name)
+    if not given:
+        return ""
+    try:
+        parts = urlsplit(given)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole or not given.isascii() or not given.isprintable() or " " in given:
+        raise BadSetting(name, "must be a URL such as https://alerts.example.org/hook")
+    if "@" in parts.netloc:
+        raise BadSetting(name, "must not hold a user or a password")
     return given
 
 

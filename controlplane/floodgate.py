@@ -28,6 +28,9 @@ class FloodGate:
     the oldest is forgotten first, and its count is handed to the next event of the same kind.
     """
 
+    suppressed = 0
+    """How much all gates of this process have kept from being said; it only grows."""
+
     def __init__(
         self,
         *,
@@ -55,6 +58,7 @@ class FloodGate:
         self._forget()
         if mine.admitted >= self._per_source or everyone.admitted >= self._per_kind:
             mine.suppressed += 1
+            FloodGate.suppressed += 1
             return Verdict(admitted=False)
         mine.admitted += 1
         everyone.admitted += 1

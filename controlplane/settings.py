@@ -27,18 +27,36 @@ PDCP_PROBE_NETWORKS = env.networks(
     "PDCP_PROBE_NETWORKS",
     ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128"],
 )
-PDCP_PROBE_INTERVAL_SECONDS = env.number("PDCP_PROBE_INTERVAL_SECONDS", 2.0)
+PDCP_PROBE_INTERVAL_SECONDS = env.number("PDCP_PROBE_INTERVAL_SECONDS", 1.0)
 PDCP_PROBE_TIMEOUT_SECONDS = env.number("PDCP_PROBE_TIMEOUT_SECONDS", 1.0, at_least=0.05, at_most=60)
+PDCP_HEALTH_INTERVAL_SECONDS = env.number("PDCP_HEALTH_INTERVAL_SECONDS", 1.0, at_most=3600)
+PDCP_HEALTH_TIMEOUT_SECONDS = env.number("PDCP_HEALTH_TIMEOUT_SECONDS", 5.0, at_least=0.05, at_most=25)
+PDCP_HEALTH_FAIL_AFTER = env.integer("PDCP_HEALTH_FAIL_AFTER", 3, at_least=1, at_most=100)
+PDCP_HEALTH_PASS_AFTER = env.integer("PDCP_HEALTH_PASS_AFTER", 2, at_least=1, at_most=100)
+PDCP_HEALTH_LOST_SECONDS = env.number("PDCP_HEALTH_LOST_SECONDS", 30.0, at_least=1)
 PDCP_OBSERVE_FILE = env.text("PDCP_OBSERVE_FILE")
 PDCP_LEASE_SECONDS = env.number("PDCP_LEASE_SECONDS", 3.0, at_least=0.5, at_most=60)
 PDCP_STOP_DELAY_SECONDS = env.number("PDCP_STOP_DELAY_SECONDS", 0.0, at_least=0, at_most=600)
 PDCP_ROOM_TTL_SECONDS = env.number("PDCP_ROOM_TTL_SECONDS", 360.0, at_least=1)
 PDCP_ROOM_LIMIT = env.integer("PDCP_ROOM_LIMIT", 2_000_000, at_least=1)
+PDCP_ROOM_TOMBSTONE_SECONDS = env.number("PDCP_ROOM_TOMBSTONE_SECONDS", 120.0, at_most=3600)
+PDCP_ROOM_TOMBSTONE_LIMIT = env.integer("PDCP_ROOM_TOMBSTONE_LIMIT", 100_000, at_most=10_000_000)
 PDCP_KV_BODY_LIMIT_BYTES = env.integer("PDCP_KV_BODY_LIMIT_BYTES", 4 * 2**20, at_least=1024)
 PDCP_ENGINE_BODY_LIMIT_BYTES = env.integer("PDCP_ENGINE_BODY_LIMIT_BYTES", 16 * 2**20, at_least=1024)
 PDCP_UPLOAD_BUDGET_BYTES = env.integer("PDCP_UPLOAD_BUDGET_BYTES", 256 * 2**20, at_least=1024)
 if max(PDCP_KV_BODY_LIMIT_BYTES, PDCP_ENGINE_BODY_LIMIT_BYTES) > PDCP_UPLOAD_BUDGET_BYTES:
     raise env.BadSetting("PDCP_UPLOAD_BUDGET_BYTES", "must hold at least one body of the largest size allowed")
+
+# --- What is kept for how long: 0 for ever ------------------------------------------------------------------
+PDCP_KEEP_EVENTS_DAYS = env.number("PDCP_KEEP_EVENTS_DAYS", 90.0)
+PDCP_KEEP_ATTEMPTS_DAYS = env.number("PDCP_KEEP_ATTEMPTS_DAYS", 90.0)
+PDCP_KEEP_OPERATIONS_DAYS = env.number("PDCP_KEEP_OPERATIONS_DAYS", 30.0)
+PDCP_KEEP_ENDED_LAUNCHES_DAYS = env.number("PDCP_KEEP_ENDED_LAUNCHES_DAYS", 1.0)
+PDCP_KEEP_ARCHIVE_DAYS = env.number("PDCP_KEEP_ARCHIVE_DAYS", 90.0)
+PDCP_KEEP_LEFTOVERS_DAYS = env.number("PDCP_KEEP_LEFTOVERS_DAYS", 1.0)
+PDCP_KEEP_REPORTS_DAYS = env.number("PDCP_KEEP_REPORTS_DAYS", 1.0)
+PDCP_KEEP_OUTCOMES_DAYS = env.number("PDCP_KEEP_OUTCOMES_DAYS", 7.0)
+PDCP_KEEP_SAMPLES_DAYS = env.number("PDCP_KEEP_SAMPLES_DAYS", 1.0)
 
 # --- Databases ----------------------------------------------------------------------------------------------
 PDCP_SQLITE_SYNCHRONOUS = env.choice("PDCP_SQLITE_SYNCHRONOUS", "NORMAL", among=["NORMAL", "FULL"])
@@ -51,55 +69,43 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # --- Redis: given, or the embedded one that `manage.py up` runs in this data directory ----------------------
 REDIS_URL = env.redis_url("REDIS_URL", announced_in=PDCP_DATA_DIR / "redis-url")
 CELERY_BROKER_URL = env.broker_url(REDIS_URL)
-CELERY_BROKER_TRANSPORT_OPTIONS = {"global_keyprefix": "pdcp:"}
+# What a worker that was killed had not acknowledged comes again after so long, and has expired by then.
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "global_keyprefix": "pdcp:",
+    "visibility_timeout": 600,
+    "socket_connect_timeout": 5,
+}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_TASK_IGNORE_RESULT = True
+# Of pools of processes alone: under threads each round is bounded by its own time-outs, and tasks.keeper looks after it.
 CELERY_TASK_TIME_LIMIT = 60
+CELERY_WORKER_CONSUMER = "controlplane.tasks.keeper:PatientConsumer"
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_REDIRECT_STDOUTS = False
-CELERY_BEAT_SCHEDULE_FILENAME = str(PDCP_DATA_DIR / "beat-schedule")
+CELERY_BEAT_SCHEDULER = "controlplane.tasks.beat:Clock"
+CLOCKWORK: dict[str, tuple[str, float]] = {
+    # What is done, by which task, and every how many seconds.
+    "read the file of observed instances": ("observing.read_observe_file", 5.0),
+    "delete spent sign-in links": ("housekeeping.delete_spent_sign_in_links", 300.0),
+    "check drains": ("drains.check_drains", 1.0),
+    "probe engines": ("health.probe_engines", 1.0),
+    "reconcile routers": ("routers.reconcile_routers", 1.0),
+    "forget old reports": ("gateways.forget_old_reports", 300.0),
+    "delete old attempts and sessions": ("housekeeping.delete_old_attempts_and_sessions", 3600.0),
+    "trim expired rooms": ("rooms.trim_expired_rooms", 10.0),
+    "compact the ledger": ("retention.compact_ledger", 30.0),
+    "archive ended launches": ("retention.archive_ended_launches", 60.0),
+    "sweep leftovers": ("retention.sweep_leftovers", 300.0),
+    "watch for alarms": ("alarms.watch_alarms", 3.0),
+    "tell the alarm webhook": ("alarms.send_alarm_notices", 2.0),
+    "forget old alarms": ("alarms.forget_old_alarms", 3600.0),
+    "forget old samples": ("samples.forget_old_samples", 300.0),
+}
 CELERY_BEAT_SCHEDULE = {
-    "read the file of observed instances": {
-        "task": "controlplane.tasks.observing.read_observe_file",
-        "schedule": 5.0,
-        "options": {"expires": 5},
-    },
-    "delete spent sign-in links": {
-        "task": "controlplane.tasks.housekeeping.delete_spent_sign_in_links",
-        "schedule": 300.0,
-        # A run that waited longer than its period has been overtaken by the next one.
-        "options": {"expires": 300},
-    },
-    "check drains": {
-        "task": "controlplane.tasks.drains.check_drains",
-        "schedule": 1.0,
-        "options": {"expires": 1},
-    },
-    "reconcile routers": {
-        "task": "controlplane.tasks.routers.reconcile_routers",
-        "schedule": 1.0,
-        "options": {"expires": 1},
-    },
-    "forget old reports": {
-        "task": "controlplane.tasks.gateways.forget_old_reports",
-        "schedule": 300.0,
-        "options": {"expires": 300},
-    },
-    "delete old attempts and sessions": {
-        "task": "controlplane.tasks.housekeeping.delete_old_attempts_and_sessions",
-        "schedule": 3600.0,
-        "options": {"expires": 3600},
-    },
-    "trim expired rooms": {
-        "task": "controlplane.tasks.rooms.trim_expired_rooms",
-        "schedule": 10.0,
-        "options": {"expires": 10},
-    },
-    "forget old samples": {
-        "task": "controlplane.tasks.samples.forget_old_samples",
-        "schedule": 300.0,
-        "options": {"expires": 300},
-    },
+    # A run that waited longer than its period has been overtaken by the next one.
+    title: {"task": f"controlplane.tasks.{task}", "schedule": seconds, "options": {"expires": seconds}}
+    for title, (task, seconds) in CLOCKWORK.items()
 }
 CHANNEL_LAYERS = {
     "default": (
@@ -146,6 +152,19 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
 }
+
+# --- Alarms -------------------------------------------------------------------------------------------------
+PDCP_ALARM_WEBHOOK_URL = env.web_url("PDCP_ALARM_WEBHOOK_URL")
+PDCP_ALARM_WEBHOOK_SECRET = env.text("PDCP_ALARM_WEBHOOK_SECRET")
+
+# --- Metrics: an address of each process's own, opened where a port is set; the web port has them for token holders
+PDCP_METRICS_HOST = env.text("PDCP_METRICS_HOST", "127.0.0.1")
+PDCP_METRICS_BOOTSTRAP_PORT = env.port_if_any("PDCP_METRICS_BOOTSTRAP_PORT")
+PDCP_METRICS_WEB_PORT = env.port_if_any("PDCP_METRICS_WEB_PORT")
+PDCP_METRICS_CELERY_PORT = env.port_if_any("PDCP_METRICS_CELERY_PORT")
+PDCP_METRICS_TOKEN = env.text("PDCP_METRICS_TOKEN")
+_METRICS = (PDCP_METRICS_BOOTSTRAP_PORT, PDCP_METRICS_WEB_PORT, PDCP_METRICS_CELERY_PORT)
+PDCP_METRICS_PORTS = tuple(port for port in _METRICS if port)
 
 # --- Web ----------------------------------------------------------------------------------------------------
 PDCP_SOCKET_LIMIT = env.integer("PDCP_SOCKET_LIMIT", 1000, at_least=1)

@@ -4,10 +4,13 @@ from django.urls import include, path
 
 from controlplane.admin.registry import site as admin_site
 from controlplane.web.health import livez, readyz
+from controlplane.web.metrics import metrics
 
 urlpatterns = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, {"path": "/metrics"}, name="metrics"),
+    path("metrics/fleet", metrics, {"path": "/metrics/fleet"}, name="fleet_metrics"),
     path("", include("controlplane.access.urls")),
     path("api/", include("controlplane.api.urls")),
     path("admin/", admin_site.urls),

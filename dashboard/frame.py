@@ -37,7 +37,10 @@ class Place:
 
 
 PLACES: Sequence[Sequence[Place]] = (
-    (Place("overview", "o", "Overview", "home", "overview"),),
+    (
+        Place("overview", "o", "Overview", "home", "overview"),
+        Place("alarms", "l", "Alarms", "bell", "alarms", counts="that nobody looks after"),
+    ),
     (
         Place("rooms", "r", "Rooms", "rooms", "rooms"),
         Place("pairs", "p", "Pairs", "pairs", "pairs"),
@@ -48,6 +51,7 @@ PLACES: Sequence[Sequence[Place]] = (
     (
         Place("events", "e", "Events", "events", "events"),
         Place("activity", "a", "Activity", "chart", "activity"),
+        Place("clockwork", "c", "Clockwork", "clock", "clockwork"),
     ),
     (Place("tokens", "k", "Tokens", "shield", "tokens"),),
 )
@@ -58,7 +62,12 @@ def frame(
 ) -> dict[str, Any]:
     """The context of the base template and of the part `frame`. Asks a constant number of queries."""
     counted = badges.badges(now=now)
-    counts = {"drains": counted.blocked_drains, "weights": counted.engine_conflicts, "gateways": counted.in_trouble}
+    counts = {
+        "alarms": counted.new_alarms,
+        "drains": counted.blocked_drains,
+        "weights": counted.engine_conflicts,
+        "gateways": counted.in_trouble,
+    }
     theme = request.COOKIES.get("pdcp_theme", "auto")
     zone = request.COOKIES.get("pdcp_zone", "utc")
     return {

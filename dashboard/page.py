@@ -43,7 +43,7 @@ class Part:
     hold_new: bool = False
 
 
-FRAME = Part("components/frame.html", on=("drain.", "gateway.", "router.", "breaker.", "engine.", "leader."))
+FRAME = Part("components/frame.html", on=("alarm.", "drain.", "gateway.", "router.", "breaker.", "engine.", "leader."))
 """The part that every page has: counts beside the places, and how our own processes do."""
 
 

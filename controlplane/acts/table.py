@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controlplane.access.roles import OPERATE
-from controlplane.commands import drains, instances, intent, requests
+from controlplane.commands import drains, instances, intent, purging, requests, suspecting
 
 from .targets import Target
 
@@ -106,12 +106,23 @@ def _retire(on: Target, asked: Asked, version: int) -> Did:
     return Did(" ".join([done.sentence, *done.advice]), done.changed)
 
 
+def _purge(on: Target, asked: Asked, version: int) -> Did:
+    number = purging.purge(on.name, actor=asked.actor, reason=asked.reason, expected=version)
+    return Did(f"purge {on.title}: request {number} is in the inbox of the bootstrap process", request=number)
+
+
 def _request(kind: str) -> Run:
     def run(on: Target, asked: Asked, version: int) -> Did:
-        number = requests.make(kind, on.name, on.slot, actor=asked.actor, reason=asked.reason)
+        launch = on.launch if kind == "evict" else None
+        number = requests.make(kind, on.name, on.slot, launch=launch, actor=asked.actor, reason=asked.reason)
         return Did(f"{kind} {on.title}: request {number} is in the inbox of the bootstrap process", request=number)
 
     return run
+
+
+def _suspect(on: Target, asked: Asked, version: int) -> Did:
+    found = suspecting.suspect(on.name, actor=asked.actor, reason=asked.reason)
+    return Did(found.sentence, found.changed)
 
 
 ACTS: Mapping[str, Act] = {
@@ -179,6 +190,12 @@ ACTS: Mapping[str, Act] = {
         frozenset({INSTANCE, RANK}),
         gone=True,
     ),
+    "suspect": Act(
+        "Probe now",
+        "The ranks of {what} and its engine are asked at once how they are, whosever turn it is. Nothing else changes.",
+        _suspect,
+        frozenset({INSTANCE}),
+    ),
     "supersede": Act(
         "Supersede",
         "The candidate launch of {what} takes over at once, whoever of the current one still answers.",
@@ -192,6 +209,15 @@ ACTS: Mapping[str, Act] = {
         _retire,
         frozenset({INSTANCE}),
         plan=True,
+        typed=True,
+        danger=True,
+    ),
+    "purge": Act(
+        "Purge",
+        "{what}, which is retired, goes for good: nothing is called so any more, and whoever registers under that name is"
+        " new. Its launches stay in the archive. It is refused while ranks answer.",
+        _purge,
+        frozenset({INSTANCE}),
         typed=True,
         danger=True,
     ),

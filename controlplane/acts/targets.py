@@ -163,7 +163,7 @@ def _standing(
     if target.slot is not None:
         sitting = seats.get(target, ())
         says["rank"] = _sits(target, sitting)
-        ranks = len(sitting)
+        ranks = sum(number == target.launch for number, _ in sitting)
     else:
         says["ranks"] = f"{ranks} registered"
     says["version"] = str(instance.version)
@@ -197,7 +197,7 @@ def _counts(ids: list[int]) -> dict[tuple[int, int], int]:
 
 
 def _seats(targets: Iterable[Target], instances: Mapping[str, Instance]) -> dict[Target, list[Seat]]:
-    """Who sits in these slots, by launch: a request names a slot, and so concerns both launches while two are open."""
+    """Who sits in these slots, by launch: while two are open, a slot may be taken in both."""
     places: dict[tuple[Any, ...], list[Target]] = {}
     which = Q()
     for target in targets:
@@ -215,11 +215,11 @@ def _seats(targets: Iterable[Target], instances: Mapping[str, Instance]) -> dict
 def _sits(target: Target, sitting: Sequence[Seat]) -> str:
     """
     >>> _sits(Target("a", launch=2), [(1, "10.0.0.1:80"), (2, "10.0.0.1:81")])
-    'launch 2 at 10.0.0.1:81; launch 1 at 10.0.0.1:80 sits in this slot too, and is concerned as well'
+    'launch 2 at 10.0.0.1:81; launch 1 at 10.0.0.1:80 sits in this slot too'
     """
     own = [f"launch {number} at {where}" for number, where in sitting if number == target.launch]
     others = [
-        f"launch {number} at {where} sits in this slot{' too' if own else ''}, and is concerned{' as well' if own else ''}"
+        f"launch {number} at {where} sits in this slot{' too' if own else ''}"
         for number, where in sitting
         if number != target.launch
     ]

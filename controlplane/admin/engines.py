@@ -13,6 +13,36 @@ from .showing import instance_by_id, when
 from .windows import JOURNAL_ROWS
 
 
+class EngineHealthAdmin(Record):
+    list_display = (
+        instance_by_id,
+        "state",
+        "why",
+        when("since", "since"),
+        "at",
+        "status",
+        "fails",
+        when("asked_at", "asked"),
+        when("proof_at", "well"),
+        "error",
+    )
+    list_filter = ("state",)
+    search_fields = ("at",)
+    ordering = ("instance_id",)
+
+    def title(self, row: Any) -> str:
+        return f"engine at {row.at or 'nowhere'}, {row.state}"
+
+
+class SuspicionAdmin(Record):
+    list_display = ("instance", "by", "reason", when("at", "when"))
+    search_fields = ("instance", "by", "reason")
+    ordering = ("-id",)
+
+    def title(self, row: Any) -> str:
+        return f"doubt about {row.instance}"
+
+
 class EngineInfoAdmin(Record):
     list_display = (
         "session",
@@ -74,3 +104,14 @@ class RoomCollisionAdmin(Record):
 
     def title(self, row: Any) -> str:
         return f"room {row.room}, dp{row.before} and then dp{row.after}"
+
+
+class RoomReuseAdmin(Record):
+    window = JOURNAL_ROWS
+    list_display = ("id", instance_by_id, "room", "before", "after", "over", when("expired_at", "expired"), when("at"))
+    list_filter = ("over",)
+    number = "room"
+    ordering = ("-id",)
+
+    def title(self, row: Any) -> str:
+        return f"room {row.room}, dp{row.before}, which was over, and then dp{row.after}"

@@ -107,11 +107,47 @@ class LeaseAdmin(Record):
 
 
 class WorkerLeaseAdmin(Record):
-    list_display = ("worker", instance_by_id, "token", "slots", when("seen_at", "seen"), when("expires_at", "expires"))
+    list_display = (
+        "worker",
+        instance_by_id,
+        "token",
+        "slots",
+        when("seen_at", "seen"),
+        when("expires_at", "expires"),
+        when("late_since", "late since"),
+    )
     ordering = ("worker",)
 
     def title(self, row: Any) -> str:
         return f"worker {row.worker}"
+
+
+class TaskRoundAdmin(Record):
+    """What the page of the clockwork is made of."""
+
+    list_display = (
+        "task",
+        "number",
+        when("began_at", "began"),
+        when("ended_at", "ended"),
+        "outcome",
+        "took_seconds",
+        "failures",
+        "ran_by",
+        "sent_by",
+    )
+    ordering = ("task",)
+
+    def title(self, row: Any) -> str:
+        return f"task {row.task}"
+
+
+class TaskFailureAdmin(Record):
+    list_display = (when("at"), "task", "outcome", "count", when("since", "since"), "ran_by")
+    ordering = ("-id",)
+
+    def title(self, row: Any) -> str:
+        return f"task {row.task}: {row.outcome}"
 
 
 class TrafficFenceAdmin(Record):

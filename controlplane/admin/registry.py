@@ -10,7 +10,7 @@ from django.db.models import Model
 
 from controlplane import models
 
-from . import engines, fleet, gateways, history, people
+from . import alarms, archive, engines, fleet, gateways, history, people
 from .records import Record
 from .site import FleetSite
 
@@ -20,10 +20,13 @@ RECORDS: Mapping[type[Model], type[Record]] = {
     models.GroupIntent: fleet.GroupIntentAdmin,
     models.Drain: fleet.DrainAdmin,
     models.Request: fleet.RequestAdmin,
+    models.EngineHealth: engines.EngineHealthAdmin,
+    models.Suspicion: engines.SuspicionAdmin,
     models.EngineInfo: engines.EngineInfoAdmin,
     models.EngineBody: engines.EngineBodyAdmin,
     models.RoomBinding: engines.RoomBindingAdmin,
     models.RoomCollision: engines.RoomCollisionAdmin,
+    models.RoomReuse: engines.RoomReuseAdmin,
     models.Sample: history.SampleAdmin,
     models.Gateway: gateways.GatewayAdmin,
     models.Breaker: gateways.BreakerAdmin,
@@ -31,12 +34,22 @@ RECORDS: Mapping[type[Model], type[Record]] = {
     models.OutcomeCount: gateways.OutcomeCountAdmin,
     models.Router: gateways.RouterAdmin,
     models.RouterMember: gateways.RouterMemberAdmin,
+    models.Alarm: alarms.AlarmAdmin,
+    models.AlarmNotice: alarms.AlarmNoticeAdmin,
+    models.AlarmDesk: alarms.AlarmDeskAdmin,
+    models.ArchivedLaunch: archive.ArchivedLaunchAdmin,
+    models.PurgedInstance: archive.PurgedInstanceAdmin,
+    models.StoredState: archive.StoredStateAdmin,
+    models.StoredPart: archive.StoredPartAdmin,
+    models.Trimmed: archive.TrimmedAdmin,
     models.Event: history.EventAdmin,
     models.Attempt: history.AttemptAdmin,
     LogEntry: history.LogEntryAdmin,
     models.LedgerHead: history.LedgerHeadAdmin,
     models.Lease: history.LeaseAdmin,
     models.WorkerLease: history.WorkerLeaseAdmin,
+    models.TaskRound: history.TaskRoundAdmin,
+    models.TaskFailure: history.TaskFailureAdmin,
     models.TrafficFence: history.TrafficFenceAdmin,
     models.MachineToken: people.MachineTokenAdmin,
     models.SignInLink: people.SignInLinkAdmin,

@@ -20,12 +20,16 @@ from .forms import SignInForm
 from .rights import role_on
 
 SECTIONS = (
-    ("Fleet", ("Instance", "Rank", "Launch", "GroupIntent", "Drain", "Request")),
-    ("Engine info and rooms", ("EngineInfo", "EngineBody", "RoomBinding", "RoomCollision")),
+    ("Fleet", ("Instance", "Rank", "Launch", "GroupIntent", "Drain", "EngineHealth", "Suspicion", "Request")),
+    ("Engine info and rooms", ("EngineInfo", "EngineBody", "RoomBinding", "RoomCollision", "RoomReuse")),
     ("Gateways and routers", ("Gateway", "Breaker", "OpenRooms", "OutcomeCount", "Router", "RouterMember")),
-    ("History", ("Event", "Attempt", "LogEntry")),
+    ("History", ("Alarm", "AlarmNotice", "Event", "Attempt", "LogEntry")),
+    ("Archive", ("ArchivedLaunch", "PurgedInstance", "StoredState", "StoredPart", "Trimmed")),
     ("Access", ("User", "Group", "MachineToken", "SignInLink", "IdempotentRequest")),
-    ("Processes", ("Lease", "WorkerLease", "LedgerHead", "TrafficFence", "Sample")),
+    (
+        "Processes",
+        ("Lease", "WorkerLease", "TaskRound", "TaskFailure", "LedgerHead", "TrafficFence", "AlarmDesk", "Sample"),
+    ),
 )
 OTHER = "Other"
 

@@ -170,7 +170,9 @@ class RoomShape(OpenApiSerializerFieldExtension):
     target_class = "controlplane.api.fields.Room"
 
     def map_serializer_field(self, auto_schema: AutoSchema, direction: str) -> dict[str, Any]:
-        return {"type": "string", "pattern": "^[0-9]{1,18}$", "description": "A room: digits, as a string."}
+        # Of 19 digits not every number is a room; every room that is answered has so many at most.
+        most = 18 if direction == "request" else 19
+        return {"type": "string", "pattern": f"^[0-9]{{1,{most}}}$", "description": "A room: digits, as a string."}
 
 
 class MomentShape(OpenApiSerializerFieldExtension):

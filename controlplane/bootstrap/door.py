@@ -107,7 +107,7 @@ class Door:
     def complain(self, request: Request, refused: Refused) -> None:
         """Let operators hear of a refused write, of a listener that several instances share, and (in the log alone) of
         whoever may not read."""
-        self.tally.refusals += 1
+        self.tally.refuse(refused.code)
         writes = request.head.method in ("PUT", "POST")
         if not writes and refused.code not in ("unavailable", "forbidden", "unauthenticated"):
             return
@@ -161,7 +161,7 @@ class Door:
             try:
                 outcome = begin(await adopting)
             except Refused as refused:
-                self.tally.refusals += 1
+                self.tally.refuse(refused.code)
                 return self.refusal(refused)
             except (FencedOut, OutcomeUnknown):
                 raise asyncio.CancelledError from None

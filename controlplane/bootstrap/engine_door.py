@@ -10,8 +10,8 @@ from typing import Any
 from controlplane.access.gates import Gate
 from controlplane.domain.engines import EngineEntry
 from controlplane.domain.errors import Refused
+from controlplane.probes.mooncake import split_session
 from controlplane.probes.networks import ProbePolicy
-from controlplane.probes.tcp import split_session
 from controlplane.protocol import engine_info
 from controlplane.protocol.engine_info import Publication, Unreadable
 from controlplane.protocol.replies import ENGINE_NOT_FOUND, OK, Reply, engine_method
@@ -109,6 +109,7 @@ class EngineDoor(Door):
         engine_info.check_body(body)
         publication = await self.parse(body) if len(body) > LARGE_BODY else engine_info.read_publication(body)
         del body
+        self.tally.publications += 1
         # Again: a large body takes a while, and a token may be revoked, or another instance be meant, meanwhile.
         self.check_writer(request)
         probeable = self.may_probe(publication.session, request.source)
@@ -116,6 +117,8 @@ class EngineDoor(Door):
         instance = said.instance if said.instance is not None else await self.adopt(said.name)
         operation = PublishEngine(instance, publication, probeable=probeable)
         await self.recorder.submit(operation)
+        if operation.refused is not None:
+            self.tally.refuse(operation.refused.code)
         return operation.reply
 
     def may_probe(self, session: str, source: str) -> bool:
@@ -127,7 +130,7 @@ class EngineDoor(Door):
         try:
             rank = engine_info.read_rank_query(request.head.query)
         except Unreadable as bad:
-            self.tally.refusals += 1
+            self.tally.refuse(bad.code)
             return bad.reply
         self.tally.lookups += 1
         said = self.meant(request)
@@ -149,6 +152,7 @@ class EngineDoor(Door):
             if memoed is not None:
                 instance.unlearn.append(memoed)
             return reply
+        self.tally.miss("engine_info", "unknown")
         return engine_info.no_info(rank)
 
     async def prepare(self, rank: int, entry: EngineEntry) -> Reply | None:

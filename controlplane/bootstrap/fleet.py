@@ -13,6 +13,8 @@ from controlplane.domain.launch import Address
 from controlplane.domain.rooms import Rooms
 from controlplane.protocol.replies import Reply
 
+from .leases import Leases
+
 MAX_INSTANCES = 20_000
 MAX_HOLDERS = 500_000
 DEFAULT_NAME = "default"
@@ -99,15 +101,16 @@ def _visible(directory: Directory) -> tuple[object, ...]:
 class Fleet:
     """Instances by name and id. Retired ones stay findable by name: they answer 404, they do not vanish."""
 
-    def __init__(self, *, room_limit: int) -> None:
+    def __init__(self, *, room_limit: int, remembered: int = 100_000, remembered_seconds: float = 120.0) -> None:
         self.by_name: dict[str, Instance] = {}
         self.by_id: dict[int, Instance] = {}
         self.by_alias: dict[str, Instance] = {}
         self.by_port: dict[int, Instance] = {}
-        self.rooms = Rooms(limit=room_limit)
+        self.rooms = Rooms(limit=room_limit, remembered=remembered, remembered_ms=round(remembered_seconds * 1000))
         # Who registered last from an address of its own: one host's port is one rank, of one instance.
         self.holders: dict[Address, int] = {}
         self.observed: list[Instance] = []
+        self.leases = Leases()
         self._shared: list[Instance] = []
 
     def add(self, instance: Instance) -> None:
@@ -140,6 +143,15 @@ class Fleet:
         self._shared = [i for i in live if not i.own_port and i.role != "decode" and not i.observed]
         for instance in self.by_name.values():
             instance.forget_answers()
+
+    def remove(self, instance: Instance) -> None:
+        """It was purged: nobody is called so any more."""
+        self.by_id.pop(instance.id, None)
+        if self.by_name.get(instance.name) is instance:
+            del self.by_name[instance.name]
+        self.rooms.forget(instance.id)
+        instance.forget_answers()
+        self.reindex()
 
     def index_holders(self) -> None:
         """Who is registered at which address now; forgets those that are gone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,6 +18,7 @@ from controlplane.probes.sweep import Prober, Target
 from .fleet import Fleet, Instance, Observed
 from .loading import rows
 from .operations import Ordered
+from .purging import Purge
 from .recorder import Recorder
 
 log = structlog.get_logger()
@@ -26,7 +27,7 @@ POLL_SECONDS = 0.25
 OTHERS = """
 SELECT revision, kind, instance, data FROM controlplane_event
 WHERE revision > %s AND kind IN (
- 'instance.added', 'instance.changed', 'instance.retired', 'intent.changed', 'request.made', 'token.made',
+ 'instance.added', 'instance.changed', 'instance.retired', 'instance.purged', 'intent.changed', 'request.made', 'token.made',
  'token.revoked')
 ORDER BY revision"""
 HEAD = "SELECT revision FROM controlplane_ledgerhead WHERE id = 1"
@@ -36,7 +37,7 @@ FROM controlplane_instance WHERE name = %s"""
 INTENT = "SELECT id, intent FROM controlplane_instance WHERE name = %s"
 DRAINING = """SELECT "group" FROM controlplane_groupintent WHERE instance_id = %s AND intent = 'draining'"""
 PENDING = """
-SELECT id, kind, instance, slot, actor, reason, made_at FROM controlplane_request
+SELECT id, kind, instance, slot, launch, override, actor, reason, made_at FROM controlplane_request
 WHERE answered_at IS NULL ORDER BY id LIMIT 100"""
 LEFT = """
 SELECT r.dp, r.cp, r.tp, r.pp, r.ip, r.port, r.http_port, r.flags, l.dp, l.cp, l.tp, l.pp, l.facts, l.token
@@ -73,6 +74,11 @@ class Inbox:
         self._polls: set[asyncio.Task[None]] = set()
         self.wake = asyncio.Event()
 
+    @property
+    def revision(self) -> int:
+        """How far it has read."""
+        return self._revision
+
     async def follow_forever(self) -> None:
         first = True
         while True:
@@ -106,8 +112,10 @@ class Inbox:
         events = await self._read(OTHERS, (self._revision,))
         if any(kind.startswith("token.") for _, kind, _, _ in events):
             await self._tokens_changed()
-        for _, kind, name, _ in events:
-            if kind.startswith("instance."):
+        for _, kind, name, data in events:
+            if kind == "instance.purged":
+                self._remove(msgspec.json.decode(data)["id"])
+            elif kind.startswith("instance."):
                 await self.load(name)
             elif kind == "intent.changed":
                 await self._take_intent(name)
@@ -122,6 +130,10 @@ class Inbox:
             return None
         id_, name, role, intent, own_port, alias, *observed = found[0]
         known = self._fleet.by_name.get(name)
+        if known is not None and known.id != id_:
+            # It was purged, which we have not read yet, and is there anew.
+            self._fleet.remove(known)
+            known = None
         if known is None:
             known = Instance(id_, name, role, intent, own_port, alias, observed=Observed(*observed))
             self._fleet.add(known)
@@ -138,23 +150,62 @@ class Inbox:
         """Only what heartbeats are told depends on it: answers stay as they are, for rooms in flight still resolve."""
         known = self._fleet.by_name.get(name) or await self.load(name)
         if known is not None:
-            ((id_, known.intent),) = await self._read(INTENT, (name,))
-            known.draining = await self._draining(id_)
+            for id_, known.intent in await self._read(INTENT, (name,)):
+                known.draining = await self._draining(id_)
 
     async def _draining(self, id_: int) -> frozenset[int]:
         return frozenset(group for (group,) in await self._read(DRAINING, (id_,)))
 
     async def _take_requests(self) -> None:
-        for id_, kind, name, slot, actor, reason, made_at in await self._read(PENDING):
+        for id_, kind, name, slot, launch, override, actor, reason, made_at in await self._read(PENDING):
             if id_ in self._working:
                 continue
             self._working.add(id_)
             try:
-                await self._grant(id_, kind, name, slot, actor, reason, made_at)
+                if kind == "purge":
+                    # Beside the inbox: whoever does not answer takes a while.
+                    self._beside(self._purge(id_, name, bool(override), actor, reason))
+                else:
+                    await self._grant(id_, kind, name, slot, launch, actor, reason, made_at)
             finally:
                 self._working.discard(id_)
 
-    async def _grant(self, id_: int, kind: str, name: str, slot: str, actor: str, reason: str, made_at: float) -> None:
+    async def _purge(self, id_: int, name: str, override: bool, actor: str, reason: str) -> None:
+        self._working.add(id_)
+        try:
+            # As operators have it now: it may have been retired a moment ago.
+            instance = await self.load(name)
+            if instance is None:
+                return
+            # Who is retired is not asked any more by anybody else, so what is known of its ranks is old.
+            known = {
+                Target(row.ip, row.port): row.contact
+                for launch in instance.directory.launches()
+                for row in launch.rows.values()
+            }
+            heard = await self._prober.probe_many(known)
+            # Of whom we may not or could not ask, the last word counts.
+            said_last = {target: known[target] if now is Contact.UNPROBED else now for target, now in heard.items()}
+            alive = sum(contact is Contact.UP for contact in said_last.values())
+            said: dict[str, Any] = {"request": id_, "override": override, "actor": actor, "reason": reason}
+            await self._recorder.submit(Purge(instance, answering=alive, **said))
+        finally:
+            self._working.discard(id_)
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._polls.add(task)
+        task.add_done_callback(self._polls.discard)
+
+    def _remove(self, id_: int) -> None:
+        known = self._fleet.by_id.get(id_)
+        if known is not None:
+            self._fleet.remove(known)
+            self._changed()
+
+    async def _grant(
+        self, id_: int, kind: str, name: str, slot: str, launch: int | None, actor: str, reason: str, made_at: float
+    ) -> None:
         instance = self._fleet.named(name) or await self.load(name)
         if instance is None:
             log.warning("request_without_instance", request=id_, instance=name)
@@ -164,9 +215,7 @@ class Inbox:
         note = ""
         if kind in ("readmit", "reregister") and instance.observed:
             # It does not register here: what its own servers say now is all that can be had.
-            task = asyncio.create_task(self._grant_observed(instance, id_, kind, where, actor, reason))
-            self._polls.add(task)
-            task.add_done_callback(self._polls.discard)
+            self._beside(self._grant_observed(instance, id_, kind, where, actor, reason))
             return
         if kind == "reregister":
             asked = (await self._read(LEASES, (instance.id, made_at)))[0][0]
@@ -177,7 +226,7 @@ class Inbox:
         if kind in ("readmit", "reregister") and not told:
             puts, note = await self._who_answers(instance, where)
         asked_for: dict[str, Any] = {"request": id_, "kind": kind, "slot": where, "actor": actor, "reason": reason}
-        await self._recorder.submit(Ordered(instance, **asked_for, puts=puts, note=note, told=told))
+        await self._recorder.submit(Ordered(instance, **asked_for, launch=launch, puts=puts, note=note, told=told))
 
     async def _grant_observed(
         self, instance: Instance, id_: int, kind: str, slot: Slot | None, actor: str, reason: str

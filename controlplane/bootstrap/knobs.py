@@ -24,6 +24,8 @@ class Knobs:
     gates: Gates
     room_ttl_seconds: float
     room_limit: int
+    room_tombstone_seconds: float
+    room_tombstone_limit: int
     kv_body_limit: int
     engine_body_limit: int
     upload_budget: int
@@ -35,13 +37,15 @@ def knobs() -> Knobs:
         host=settings.PDCP_BOOTSTRAP_HOST.removeprefix("[").removesuffix("]"),
         kv_port=settings.PDCP_KV_PORT,
         engine_port=settings.PDCP_ENGINE_INFO_PORT,
-        own_ports=frozenset({settings.PDCP_WEB_PORT}),
+        own_ports=frozenset({settings.PDCP_WEB_PORT, *settings.PDCP_METRICS_PORTS}),
         probe_networks=settings.PDCP_PROBE_NETWORKS,
         probe_interval_seconds=settings.PDCP_PROBE_INTERVAL_SECONDS,
         probe_timeout_seconds=settings.PDCP_PROBE_TIMEOUT_SECONDS,
         gates=gates(),
         room_ttl_seconds=settings.PDCP_ROOM_TTL_SECONDS,
         room_limit=settings.PDCP_ROOM_LIMIT,
+        room_tombstone_seconds=settings.PDCP_ROOM_TOMBSTONE_SECONDS,
+        room_tombstone_limit=settings.PDCP_ROOM_TOMBSTONE_LIMIT,
         kv_body_limit=settings.PDCP_KV_BODY_LIMIT_BYTES,
         engine_body_limit=settings.PDCP_ENGINE_BODY_LIMIT_BYTES,
         upload_budget=settings.PDCP_UPLOAD_BUDGET_BYTES,

@@ -24,6 +24,7 @@ from .room_recorder import RoomRecorder
 from .tenancy import bare_path
 
 MAX_PREPARED = 10_000
+WHY_MISSED = {400: "malformed", 404: "unknown", 503: "incomplete"}
 
 Adopt = Callable[[str], Awaitable[Instance]]
 Ready = Callable[[], Reply]
@@ -86,7 +87,7 @@ class KvDoor(Door):
         if instance is None:
             if said.named:
                 raise Refused(f"no instance is named {said.name}", code="not_found")
-            return kv.answer_route(None, request.head.query)
+            return self._missed(request, said.name, kv.answer_route(None, request.head.query))
         if instance.retired:
             raise Refused(f"instance {instance.name} is retired", code="not_found")
         reply = instance.answers.get(request.head.query)
@@ -94,10 +95,27 @@ class KvDoor(Door):
             reply = kv.answer_route(instance.directory, request.head.query)
             if reply.status == 200 and len(instance.answers) < MAX_PREPARED:
                 instance.answers[request.head.query] = reply
-        if reply.status == 200:
-            entry = request.connection.remember(reply)
-            if entry is not None:
-                instance.unlearn.append(entry)
+        if reply.status != 200:
+            return self._missed(request, instance.name, reply)
+        if keeps_what_it_learns(request) and kv.asks_for_topology(request.head.query):
+            # Not from the raw bytes either: each of them is somebody whose first poll is waited for.
+            instance.pollers.learned(time.time())
+            return reply
+        if instance.name in self.tally.hosts and kv.asks_for_topology(request.head.query):
+            # Whoever waited for it shall be seen to get it, so nobody is answered from the raw bytes yet.
+            self.tally.topology_answered(instance.name, request.source, time.time())
+            return reply
+        entry = request.connection.remember(reply)
+        if entry is not None:
+            instance.unlearn.append(entry)
+        return reply
+
+    def _missed(self, request: Request, instance: str, reply: Reply) -> Reply:
+        """Counts a look-up that found nothing; whoever asked for the topology is waiting from now on."""
+        what = "topology" if kv.asks_for_topology(request.head.query) else "rank"
+        self.tally.miss(what, WHY_MISSED[reply.status])
+        if what == "topology" and reply.status == 503:
+            self.tally.hosts.missed(instance, (request.source,), time.time())
         return reply
 
     async def put_route(self, request: Request) -> Reply:
@@ -147,9 +165,12 @@ class KvDoor(Door):
         if said.instance is None:
             if said.named:
                 raise Refused(f"no instance is named {said.name}", code="not_found")
+            self.tally.rooms_asked += len(rooms)
             return kv.found_rooms({})
-        table = self.fleet.rooms.tables.get(said.instance.id)
-        return kv.found_rooms(table.find_many(rooms, int(time.time() * 1000)) if table is not None else {})
+        table, now = self.fleet.rooms.tables.get(said.instance.id), time.time()
+        found = table.find_many(rooms, int(now * 1000)) if table is not None else {}
+        self.tally.asked_for_rooms(said.instance.id, rooms, found.keys(), now)
+        return kv.found_rooms(found)
 
     async def health(self, request: Request) -> Reply:
         return await self.write(request, self.begin_health)
@@ -164,6 +185,7 @@ class KvDoor(Door):
         status = health_status(instance.directory, retired=instance.retired)
         request.connection.polled.add(instance.id)
         instance.pollers.polled(request.connection.number, status, time.time())
+        self.tally.polls[status] = self.tally.polls.get(status, 0) + 1
         if status == 200:
             return OK
         if status == 404:
@@ -177,7 +199,8 @@ class KvDoor(Door):
     def begin_beat(self, request: Request, body: bytes) -> Outcome:
         self.check_writer(request)
         beat = heartbeat.read(body)
-        return self.begin_write(request, lambda i: self.submit(Beat(i, beat)))
+        self.tally.beats += 1
+        return self.begin_write(request, lambda i: self.submit(Beat(i, beat, self.fleet)))
 
 
 def check_dp(instance: Instance, dp: int) -> None:
@@ -185,3 +208,8 @@ def check_dp(instance: Instance, dp: int) -> None:
     sizes = [launch.topology.dp for launch in instance.directory.launches()]
     if sizes and dp >= max(sizes):
         raise Refused(f"dp_rank {dp} does not exist in {instance.name}, which has {max(sizes)}", code="malformed")
+
+
+def keeps_what_it_learns(request: Request) -> bool:
+    """SGLang's decodes ask with `requests`, and keep the topology until `/health` tells them not to."""
+    return request.head.headers.get(b"user-agent", b"").startswith(b"python-requests/")

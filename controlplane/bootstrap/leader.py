@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,11 +18,14 @@ from controlplane.ledger.store import FactStore, RoomStore
 from controlplane.ledger.wake import wakes
 from controlplane.probes.networks import ProbePolicy
 from controlplane.probes.observed import Asker
+from controlplane.probes.places import Places
 from controlplane.probes.sweep import Prober, is_local_address
 from controlplane.protocol.replies import PLAIN_JSON, Reply
 
+from . import garbage
 from .bodies import UploadBudget
 from .complaints import Complaints, Note
+from .doubts import Doubts
 from .engine_door import EngineDoor
 from .fleet import Fleet, Instance
 from .flush import end_flushes_forever
@@ -31,8 +33,9 @@ from .guard import Guard
 from .inbox import Inbox
 from .knobs import Knobs
 from .kv_door import KvDoor
+from .lateness import Lateness, load_leases
 from .lease import Lease
-from .listeners import Listeners, PortTaken
+from .listeners import Listeners, PortTaken, probe_limit
 from .loading import load_engine_body, load_instances, rows
 from .observer import Observer
 from .operations import Doubt
@@ -49,7 +52,6 @@ log = structlog.get_logger()
 
 SQLITE_PAUSE = 0.001
 WAKE_SECONDS = 0.05
-COLLECT_SECONDS = 60.0
 
 
 class Leader:
@@ -73,19 +75,20 @@ class Leader:
         self._start(self.tenure.keep(), "tenure")
         try:
             instances, revision = await self._read(load_instances)
+            leases = await self._read(load_leases)
         except BaseException:
             await self._end(None, abrupt=True)
             raise
-        fleet = self.fleet = Fleet(room_limit=self.knobs.room_limit)
+        fleet = self.fleet = Fleet(
+            room_limit=self.knobs.room_limit,
+            remembered=self.knobs.room_tombstone_limit,
+            remembered_seconds=self.knobs.room_tombstone_seconds,
+        )
         fleet.add_all(instances)
         fleet.index_holders()
+        fleet.leases.load(leases)
         self._build(fleet, revision)
-        # What was loaded lives as long as the process; the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
-        # A registration makes few cycles and many long-lived values: at the usual pace the collector would walk all of
-        # the fleet again and again, and look-ups would wait for it. The young are looked at, the old once a minute.
-        gc.set_threshold(20_000, 1_000, 1_000)
+        garbage.settle()
         try:
             await self.guard.load()
             kv, engine = await self._open(patient=patient, stop=stop)
@@ -98,10 +101,13 @@ class Leader:
         self._start(self.watch.report_forever(), "report")
         self._start(self.watch.sweep_forever(), "sweep")
         self._start(self._wake_readers(), "wake readers")
-        self._start(_collect_forever(), "collect")
+        self._start(garbage.collect_forever(), "collect")
         self._start(end_flushes_forever(fleet, self.recorder), "flush")
+        self._start(Lateness(fleet, self.recorder).run(), "leases")
         self._start(self.observer.run(lambda sql: self._read(rows, sql)), "observe")
         self._start(self.inbox.follow_forever(), "inbox")
+        doubts = Doubts(fleet, self.watch)
+        self._start(doubts.follow_forever(lambda sql, values: self._read(rows, sql, values)), "doubts")
         self._start(self.sampler.run(), "samples")
         self._start(self.guard.refresh_forever(), "tokens")
         self._start(wakes(settings.REDIS_URL, self.inbox.wake), "wake")
@@ -133,7 +139,7 @@ class Leader:
         )
         self.recorder.token = self.rooms.token = self.token
         self.recorder.revision = revision
-        prober = Prober(policy, timeout=knobs.probe_timeout_seconds)
+        prober = Prober(policy, timeout=knobs.probe_timeout_seconds, places=Places.of(probe_limit()))
         self.watch = Watch(fleet, self.recorder, prober, interval=knobs.probe_interval_seconds)
         self.registry = Registry(fleet, facts, self.recorder.thread, token=self.token)
         self.packer = Packer()
@@ -207,6 +213,7 @@ class Leader:
             "rooms": self.fleet.rooms.count,
             "connections": len(self.listeners.connections),
             "verdicts_paused": self.watch.paused,
+            "probes": self.watch.pace,
         }
         return Reply(200 if all(checks.values()) else 503, msgspec.json.encode(body), PLAIN_JSON)
 
@@ -215,6 +222,7 @@ class Leader:
             self._announced = self.recorder.revision
             self._wake.set()
         for stage in staged:
+            self.fleet.leases.publish(stage.leases)
             for address in stage.homes:
                 other = self.fleet.hold(address, stage.instance)
                 if other is not None:
@@ -237,6 +245,7 @@ class Leader:
             known = self.fleet.by_id.get(fresh.id)
             if known is not None:
                 known.publish(fresh.directory, fresh.engines)
+        self.fleet.leases.load(load_leases())
 
     def _note(self, instance: Instance, kind: str, data: dict[str, object]) -> None:
         self.recorder.submit(Note(instance, kind, data))
@@ -281,10 +290,3 @@ class Leader:
             log.error("task_died", task=task.get_name(), exc_info=task.exception())
             # Half a leader is worse than none: let the stand-by, or our next term, take over.
             self.tenure.lose()
-
-
-async def _collect_forever() -> None:
-    """What young collections left behind in middle age. Most of the fleet is older, frozen, and not walked."""
-    while True:
-        await asyncio.sleep(COLLECT_SECONDS)
-        gc.collect(1)

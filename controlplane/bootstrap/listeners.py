@@ -25,6 +25,7 @@ log = structlog.get_logger()
 
 KEEP_ALIVE_SECONDS = 90
 RESERVED_DESCRIPTORS = 128
+MOST_PROBES = 1024
 BACKLOG = 4096
 
 
@@ -186,13 +187,24 @@ class Listeners:
 
 
 def connection_limit() -> int:
-    """What the descriptor limit leaves, with a reserve for the databases and probes."""
+    """What the descriptor limit leaves, with a reserve for the databases and what else asks, and for the probes."""
+    soft = _descriptors()
+    if soft < 4096:
+        log.warning("few_descriptors", limit=soft, advice="raise it with ulimit -n: idle decodes keep connections open")
+    return max(64, min(soft, 1_000_000) - RESERVED_DESCRIPTORS - probe_limit())
+
+
+def probe_limit() -> int:
+    """How many probes may be under way at once: a rack that is cut off holds a thousand for a second each."""
+    return min(MOST_PROBES, _descriptors() // 8)
+
+
+def _descriptors() -> int:
+    """As many as this process may have; from the first call on it has them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard > soft:
         resource.setrlimit(
             resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else max(soft, 65_536), hard)
         )
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if soft < 4096:
-        log.warning("few_descriptors", limit=soft, advice="raise it with ulimit -n: idle decodes keep connections open")
-    return max(64, min(soft, 1_000_000) - RESERVED_DESCRIPTORS)
+    return soft

@@ -45,12 +45,17 @@ SELECT r.instance_id, r.launch, r.dp, r.cp, r.tp, r.pp, r.ip, r.port, r.http_por
 FROM controlplane_rank r JOIN controlplane_launch l ON l.instance_id = r.instance_id AND l.number = r.launch
 WHERE r.left_at IS NULL AND l.ended_at IS NULL"""
 ENGINES = """
-SELECT instance_id, rank, epoch, session, digest, tensors, total_bytes, old_style, state, at, greeted
+SELECT instance_id, rank, epoch, session, digest, tensors, total_bytes, old_style, state, at, greeted, contact
 FROM controlplane_engineinfo WHERE state <> 'retired'"""
 EPOCHS = "SELECT instance_id, rank, MAX(epoch) FROM controlplane_engineinfo GROUP BY instance_id, rank"
 ROOMS = """
 SELECT id, instance_id, room, dp, expires_ms FROM controlplane_roombinding
 WHERE id < %s AND expires_ms > %s ORDER BY id DESC LIMIT %s"""
+# Behind the living ones, which expire later: the head of the journal.
+ROOMS_OVER = """
+SELECT instance_id, room, dp, expires_ms FROM controlplane_roombinding
+WHERE id < COALESCE((SELECT id FROM controlplane_roombinding WHERE expires_ms > %s ORDER BY id LIMIT 1), %s)
+ AND expires_ms > %s ORDER BY id DESC LIMIT %s"""
 BODY = "SELECT compressed FROM controlplane_enginebody WHERE digest = %s"
 HEAD = "SELECT revision FROM controlplane_ledgerhead WHERE id = 1"
 
@@ -176,8 +181,9 @@ def _claims(text: str) -> dict[Slot, Row]:
 
 def _engines() -> dict[int, EngineTable]:
     tables: dict[int, EngineTable] = {}
-    for instance, rank, epoch, session, digest, tensors, total, old_style, state, at, greeted in rows(ENGINES):
+    for instance, rank, epoch, session, digest, tensors, total, old_style, state, at, greeted, contact in rows(ENGINES):
         entry = EngineEntry(rank, session, digest, tensors, total, at, bool(old_style), epoch, greeted=bool(greeted))
+        entry = replace(entry, answered=contact == Contact.UP)
         table = tables.get(instance, EngineTable())
         if state == "live":
             tables[instance] = replace(table, live={**table.live, rank: entry})
@@ -199,6 +205,11 @@ def load_rooms(chunk: int = 20_000) -> Iterator[list[tuple[int, int, int, int]]]
             return
         before = found[-1][0]
         yield [(instance, room, dp, expires) for _, instance, room, dp, expires in found]
+
+
+def load_rooms_over(since_ms: int, limit: int) -> list[tuple[Any, ...]]:
+    """Bindings that expired since then (ms since the epoch), newest first, as load_rooms() has them."""
+    return rows(ROOMS_OVER, (round(time.time() * 1000), 2**63 - 1, since_ms, limit), TRAFFIC)
 
 
 def load_engine_body(digest: str) -> bytes | None:

@@ -13,8 +13,8 @@ import structlog
 
 from controlplane.domain.errors import Refused
 from controlplane.domain.observing import Memory, State, ranks_of, restored, sentence, wants_weights, weighed
+from controlplane.probes.mooncake import split_session
 from controlplane.probes.observed import Asker
-from controlplane.probes.tcp import split_session
 from controlplane.protocol.engine_info import Publication, read_publication
 
 from .complaints import Complaints

@@ -37,7 +37,9 @@ class Register(Operation):
         self.complain = complain
 
     def refuse(self, refused: Refused) -> None:
-        self.complain(refused)
+        if self.reply is OK:
+            # Once, however often its batch has to be tried.
+            self.complain(refused)
         super().refuse(refused)
 
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
@@ -77,14 +79,15 @@ class Observe(Operation):
             staged.engines = heard.table
             writes.add_engine(self.instance.id, self.instance.name, heard.events, now)
             for entry in heard.met:
-                writes.ordered.append((MEET, (self.instance.id, entry.rank, entry.epoch)))
+                seen = (entry.greeted, entry.contact.value, self.instance.id, entry.rank, entry.epoch)
+                writes.ordered.append((MEET, seen))
             staged.sessions_again |= heard.again
 
 
 class PublishEngine(Operation):
     """`PUT /register_transfer_engine_info`."""
 
-    __slots__ = ("observed", "probeable", "publication")
+    __slots__ = ("observed", "probeable", "publication", "refused")
 
     def __init__(
         self, instance: Instance, publication: Publication, *, probeable: bool, observed: bool = False
@@ -93,6 +96,7 @@ class PublishEngine(Operation):
         self.publication = publication
         self.probeable = probeable
         self.observed = observed
+        self.refused: Refused | None = None
 
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
         if self.observed:
@@ -116,6 +120,7 @@ class PublishEngine(Operation):
         self.reply = OK
 
     def refuse(self, refused: Refused) -> None:
+        self.refused = refused
         self.reply = engine_refusal(refused)
 
 
@@ -144,7 +149,7 @@ class Flushed(Operation):
 class Ordered(Operation):
     """A request of an operator from the inbox. Granted or not, its answer is stored with an event."""
 
-    __slots__ = ("actor", "kind", "note", "puts", "reason", "request", "slot", "told")
+    __slots__ = ("actor", "kind", "launch", "note", "puts", "reason", "request", "slot", "told")
 
     def __init__(
         self,
@@ -153,6 +158,7 @@ class Ordered(Operation):
         request: int,
         kind: str,
         slot: Slot | None,
+        launch: int | None = None,
         actor: str,
         reason: str,
         puts: list[Registration],
@@ -163,6 +169,7 @@ class Ordered(Operation):
         self.request = request
         self.kind = kind
         self.slot = slot
+        self.launch = launch
         self.actor = actor
         self.reason = reason
         self.puts = puts
@@ -181,11 +188,12 @@ class Ordered(Operation):
     def _carry_out(self, staged: Staged, writes: Writes, now: float) -> str:
         if self.kind == "evict":
             why = f"evicted by {self.actor}" + (f": {self.reason}" if self.reason else "")
-            decision = orders.evict(staged.directory, self.slot, why=why, now=now)
+            decision = orders.evict(staged.directory, self.slot, why=why, now=now, launch=self.launch)
             staged.apply(decision, writes, now, actor=self.actor, reason=self.reason)
-            return f"{self.slot or 'every rank'} of {staged.instance.name} was evicted"
+            of = staged.instance.name if self.launch is None else f"launch {self.launch} of {staged.instance.name}"
+            return f"{self.slot or 'every rank'} of {of} was evicted"
         if self.kind == "supersede":
-            decision = orders.supersede(staged.directory, now=now)
+            decision = orders.supersede(staged.directory, now=now, launch=self.launch)
             staged.apply(decision, writes, now, actor=self.actor, reason=self.reason)
             current = decision.directory.current
             return f"launch {current.number if current else 0} is current"

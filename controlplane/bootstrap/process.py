@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -14,7 +15,11 @@ from django.db import DatabaseError, connections
 
 from controlplane.databases import FACTS
 from controlplane.domain.addresses import bracketed
+from controlplane.metrics.catalogue import declared
+from controlplane.metrics.listener import Page
+from controlplane.supervisor.exposing import expose
 
+from .exposure import DECLARED, Exposure
 from .knobs import knobs
 from .leader import Leader
 from .lease import Lease
@@ -26,7 +31,9 @@ STAND_BY_POLL = 0.2
 
 async def serve() -> None:
     """Until SIGTERM or SIGINT; a second one ends the wait of PDCP_STOP_DELAY_SECONDS. Raises PortTaken when a port cannot
-    be had at the first start."""
+    be had at the first start; for the metrics that of `supervisor.ports`."""
+    exposure = Exposure()
+    expose("bootstrap", {"/metrics": Page(exposure.collect, declared(*DECLARED))})
     stop, at_once = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -54,8 +61,9 @@ async def serve() -> None:
             continue
         leader = Leader(chosen, lease, lease_thread, sqlite=sqlite)
         kept = await leader.run(
-            stop, at_once, patient=stood_by, announce=lambda kv, engine: _announce(chosen.host, kv, engine)
+            stop, at_once, patient=stood_by, announce=partial(_announce, chosen.host, exposure, leader)
         )
+        exposure.stand_by()
         if kept:
             return
         log.error("term_ended", advice="another process leads, or a part of this one failed; standing by")
@@ -72,6 +80,7 @@ async def _try(loop: asyncio.AbstractEventLoop, thread: ThreadPoolExecutor, leas
         return False
 
 
-def _announce(host: str, kv: int, engine: int) -> None:
+def _announce(host: str, exposure: Exposure, leader: Leader, kv: int, engine: int) -> None:
+    exposure.lead(leader)
     shown = bracketed(host)
     print(f"bootstrap ready kv={shown}:{kv} engine={shown}:{engine} pid={os.getpid()}", flush=True)

@@ -19,12 +19,14 @@ from controlplane.domain.directory import Decision, Directory
 from controlplane.domain.engines import EngineTable
 from controlplane.domain.errors import Refused
 from controlplane.domain.launch import Address, Workspace
+from controlplane.domain.worker_leases import WorkerLease
 from controlplane.ledger.failures import FencedOut, OutcomeUnknown
 from controlplane.ledger.store import FactStore
 from controlplane.ledger.writes import Writes
 from controlplane.protocol.replies import OK, Reply, refusal, text
 
 from .breath import Breath
+from .commits import AWAY, BROKEN, UNKNOWN, Commits
 from .fleet import Instance
 
 log = structlog.get_logger()
@@ -46,6 +48,8 @@ class Staged:
     sources: dict[Address, str] = field(default_factory=dict)
     homes: set[Address] = field(default_factory=set)
     workspace: Workspace = field(default_factory=dict)
+    # By worker; None: forgotten.
+    leases: dict[str, WorkerLease | None] = field(default_factory=dict)
 
     def apply(self, decision: Decision, writes: Writes, now: float, *, actor: str = "", reason: str = "") -> None:
         self.directory = decision.directory
@@ -101,6 +105,7 @@ class Recorder:
         self.revision = 0
         self.batches = 0
         self.operations = 0
+        self.commits = Commits()
 
     def submit(self, operation: Operation) -> asyncio.Future[None]:
         """Queue an operation. Its `reply` counts once the returned future is done (shared by its whole batch)."""
@@ -124,6 +129,7 @@ class Recorder:
                 return
             except Exception:
                 log.exception("recorder_failed", operations=len(batch))
+                self.commits.failed(BROKEN, not_stored=len(batch))
                 for operation in batch:
                     operation.reply = NOT_STORED
             self.batches += 1
@@ -139,14 +145,17 @@ class Recorder:
             raise
         except OutcomeUnknown:
             log.error("commit_outcome_unknown", operations=len(batch))
+            self.commits.failed(UNKNOWN)
             await self._reload_until_done()
         except OperationalError as problem:
             # The database is locked or away: that is nobody's poison, and trying one by one would only take longer.
             log.warning("database_away", operations=len(batch), problem=str(problem)[:300])
+            self.commits.failed(AWAY, not_stored=len(batch))
             _not_stored(batch)
             return
         except Exception as problem:
             log.warning("batch_failed", operations=len(batch), problem=str(problem)[:300])
+            self.commits.failed(BROKEN)
         # One by one, so that a poisoned row fails alone.
         for number, operation in enumerate(batch):
             try:
@@ -154,14 +163,17 @@ class Recorder:
             except FencedOut:
                 raise
             except OutcomeUnknown:
+                self.commits.failed(UNKNOWN, not_stored=1)
                 await self._reload_until_done()
                 operation.reply = NOT_STORED
             except OperationalError as problem:
                 log.warning("database_away", operations=len(batch) - number, problem=str(problem)[:300])
+                self.commits.failed(AWAY, not_stored=len(batch) - number)
                 _not_stored(batch[number:])
                 return
             except Exception as problem:
                 log.warning("operation_failed", instance=operation.instance.name, problem=str(problem)[:300])
+                self.commits.failed(BROKEN, not_stored=1)
                 operation.reply = NOT_STORED
 
     async def _reload_until_done(self) -> None:
@@ -189,8 +201,10 @@ class Recorder:
                 operation.refuse(refused)
         if writes:
             loop = asyncio.get_running_loop()
+            began = time.monotonic()
             with self._breath.holding():
                 head = await loop.run_in_executor(self.thread, self._store.commit, self.token, writes)
+            self.commits.stored(len(batch), time.monotonic() - began)
             self.revision = max(self.revision, head)
         for stage in staged.values():
             stage.instance.publish(stage.directory, stage.engines)

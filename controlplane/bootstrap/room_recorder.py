@@ -11,17 +11,21 @@ from typing import Any
 import structlog
 from django.db import OperationalError
 
-from controlplane.domain.rooms import Rooms
+from controlplane.domain.rooms import Collision, Rooms
 from controlplane.ledger.failures import FencedOut, OutcomeUnknown
 from controlplane.ledger.store import RoomStore
 
 from .breath import Breath
-from .loading import load_rooms
+from .commits import AWAY, BROKEN, UNKNOWN, Commits
+from .loading import load_rooms, load_rooms_over
 
 log = structlog.get_logger()
 
 UNKNOWN_SECONDS = 4.0
 RESTORED_AT_ONCE = 2000
+MOST_COLLISIONS = 1000
+MOST_REUSES = 200
+"""So many are stored with one batch, the newest; all of them are counted."""
 
 Bind = tuple[int, int, int]
 """Instance id, room, DP rank."""
@@ -47,13 +51,17 @@ class RoomRecorder:
         self._thread = ThreadPoolExecutor(1, "rooms")
         self._pending: list[Bind] = []
         self._collisions: list[tuple[int, int, int, int, float]] = []
+        self._reuses: list[tuple[int, int, int, int, str, float, float]] = []
         self._done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._arrived = asyncio.Event()
         # Look-ups wait for this: after a restart the directory answers first, rooms follow.
         self.loaded = asyncio.Event()
         self.token = 0
         self.collisions = 0
+        self.reused = 0
         self.bound = 0
+        self.expired = 0
+        self.commits = Commits()
 
     def bind(self, instance: int, room: int, dp: int) -> asyncio.Future[bool]:
         """Queue a binding; the future tells whether it is stored."""
@@ -69,15 +77,18 @@ class RoomRecorder:
             batch, self._pending = self._pending, []
             done, self._done = self._done, loop.create_future()
             collisions, self._collisions = self._collisions, []
+            reuses, self._reuses = self._reuses, []
             now = time.time()
             expires_ms = round(now * 1000) + self._ttl_ms
             rows = [(instance, room, dp, expires_ms) for instance, room, dp in batch]
+            began = time.monotonic()
             try:
                 with self._breath.holding():
-                    await self._append(rows, collisions)
+                    await self._append(rows, collisions, reuses)
             except OutcomeUnknown:
                 # Neither yes nor no would be true.
                 log.error("rooms_outcome_unknown", rooms=len(batch))
+                self.commits.failed(UNKNOWN)
                 done.cancel()
                 continue
             except FencedOut:
@@ -86,24 +97,28 @@ class RoomRecorder:
                 return
             except Exception as problem:
                 log.warning("rooms_not_stored", rooms=len(batch), problem=str(problem)[:300])
+                away = isinstance(problem, OperationalError)
+                self.commits.failed(AWAY if away else BROKEN, not_stored=len(batch))
                 self._collisions = collisions + self._collisions
+                self._reuses = reuses + self._reuses
                 done.set_result(False)
                 continue
+            self.commits.stored(len(batch), time.monotonic() - began)
             self._publish(rows, now)
             done.set_result(True)
-            if self._collisions:
+            if self._collisions or self._reuses:
                 # They are stored with the next batch; if nobody comes, they are a batch of their own.
                 self._arrived.set()
             await self._breath.take()
 
-    async def _append(self, rows: list[tuple[int, int, int, int]], collisions: list[Any]) -> None:
+    async def _append(self, rows: list[tuple[int, int, int, int]], collisions: list[Any], reuses: list[Any]) -> None:
         """Append once; and again while nobody knows whether it was stored: twice in a journal does no harm."""
         loop = asyncio.get_running_loop()
         give_up = time.monotonic() + UNKNOWN_SECONDS
         unknown = False
         while True:
             try:
-                await loop.run_in_executor(self._thread, self._store.append, self.token, rows, collisions)
+                await loop.run_in_executor(self._thread, self._store.append, self.token, rows, collisions, reuses)
                 return
             except OutcomeUnknown:
                 unknown = True
@@ -123,15 +138,20 @@ class RoomRecorder:
         now_ms = round(now * 1000)
         rooms = self._rooms
         for instance, room, dp, expires_ms in rows:
-            collision = rooms.bind(instance, room, dp, expires_ms, now_ms)
-            if collision is not None:
+            found = rooms.bind(instance, room, dp, expires_ms, now_ms)
+            if found is None:
+                continue
+            if isinstance(found, Collision):
                 self.collisions += 1
-                self._collisions.append((instance, room, collision.before, collision.after, now))
+                self._collisions.append((instance, room, found.before, found.after, now))
+            else:
+                self.reused += 1
+                over = "evicted" if found.evicted else "expired"
+                self._reuses.append((instance, room, found.before, dp, over, found.expires_ms / 1000, now))
         self.bound += len(rows)
         if rooms.count > rooms.limit:
             rooms.keep_bound()
-        if len(self._collisions) > 1000:
-            del self._collisions[:-1000]
+        del self._collisions[:-MOST_COLLISIONS], self._reuses[:-MOST_REUSES]
 
     async def restore(self, read: Callable[..., Awaitable[Any]]) -> None:
         """Behind the directory, newest first, until the bound is reached; look-ups of rooms wait for it."""
@@ -144,11 +164,18 @@ class RoomRecorder:
                 await asyncio.sleep(0)
         rooms.keep_bound()
         self.loaded.set()
+        # What was over shortly before is remembered as well; nobody waits for that.
+        since_ms = round(time.time() * 1000) - rooms.remembered_ms
+        over = await read(load_rooms_over, since_ms, rooms.remembered // 2)
+        for start in range(0, len(over), RESTORED_AT_ONCE):
+            rooms.bury_older(over[start : start + RESTORED_AT_ONCE])
+            await asyncio.sleep(0)
 
     async def sweep_forever(self) -> None:
         """Free expired rooms a few at a time; they are not answered any more anyway."""
         while True:
             gone = self._rooms.sweep(round(time.time() * 1000))
+            self.expired += gone
             await asyncio.sleep(0.02 if gone else 0.5)
 
     def close(self) -> None:

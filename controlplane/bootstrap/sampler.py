@@ -49,6 +49,7 @@ class Sampler:
         """At every whole `every` seconds of the clock, until another process leads."""
         while True:
             await asyncio.sleep(self._every - time.time() % self._every)
+            self._tally.let_go(time.time())
             now = self._read()
             if now.at - self._before.at < self._every / 100:
                 # We woke a little early then, and the whole second came only now.

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import defaultdict
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
 
 from controlplane.domain.contact import Contact
 from controlplane.domain.launch import CONFIRM_AFTER, Address
+from controlplane.domain.observation import is_news
 from controlplane.domain.verdicts import Jury
+from controlplane.probes import mooncake
 from controlplane.probes.networks import ProbePolicy
+from controlplane.probes.pacing import TICK_SECONDS, at_a_time, round_seconds
 from controlplane.probes.sweep import Prober, Target
-from controlplane.probes.tcp import connect, split_session
+from controlplane.probes.timing import Timing
 
 from .fleet import Fleet, Instance
 from .operations import Observe
 from .recorder import Recorder, Staged
+from .sweeping import NEVER, Turns, Whom, everybody, known_contact
 
 log = structlog.get_logger()
 
 GATHER_SECONDS = 0.005
 UNASKED_TRIES = 3
-SWEEP_PER_SECOND = 1000
-MAX_STRETCH_SECONDS = 8.0
+MOST_TICKS_AT_ONCE = 5
+ONCE_IS_CHANCE = {Contact.SILENT, Contact.UNREACHED, Contact.STRANGER}
+"""Of a rank that answered before: shown when it comes twice. That a refusal counts only twice is a rule of the domain."""
 
 
 class Watch:
@@ -38,16 +46,33 @@ class Watch:
         self._answers: dict[int, dict[Address, Contact]] = defaultdict(dict)
         self._session_answers: dict[int, dict[str, Contact]] = defaultdict(dict)
         self._answered = asyncio.Event()
-        self._asking: set[tuple[int, Address | str]] = set()
+        self._asking: set[Whom] = set()
+        self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sources: dict[Address, str] = {}
         self._jury = Jury()
         self.paused = False
         self.sweeps = 0
+        self.swept = 0
+        self.sweep_seconds = 0.0
+
+    @property
+    def pace(self) -> dict[str, float]:
+        """How many rounds there were, how many were asked in the last one, over how many seconds, and all that were."""
+        return {
+            "rounds": self.sweeps,
+            "ranks": self.swept,
+            "seconds": round(self.sweep_seconds, 3),
+            "asked": self._prober.timing.asked,
+        }
 
     @property
     def policy(self) -> ProbePolicy:
         return self._prober.policy
+
+    @property
+    def timing(self) -> Timing:
+        return self._prober.timing
 
     def wanted(self, staged: Staged) -> None:
         """What a batch left open: ask now, or once more after the time that makes a second refusal count."""
@@ -68,21 +93,21 @@ class Watch:
         key = (instance.id, address)
         if key not in self._asking:
             self._asking.add(key)
-            self._spawn(self._probe(instance, address), key)
+            self._turns.asked(key, time.monotonic())
+            self._spawn(self._probe(instance, address))
 
     def ask_session(self, instance: Instance, session: str) -> None:
         key = (instance.id, session)
         if key not in self._asking and session in instance.engines.sessions():
             self._asking.add(key)
-            self._spawn(self._probe_session(instance, session), key)
+            self._spawn(self._probe_session(instance, session))
 
-    def _spawn(self, work: object, key: tuple[int, Address | str]) -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
 
         def finished(done: asyncio.Task[None]) -> None:
             self._tasks.discard(done)
-            self._asking.discard(key)
             if not done.cancelled() and done.exception() is not None:
                 log.error("probe_failed", problem=repr(done.exception()))
 
@@ -90,33 +115,63 @@ class Watch:
 
     async def _probe(self, instance: Instance, address: Address) -> None:
         target = Target(address[0], address[1], self._sources.get(address, ""))
-        contact = Contact.UNPROBED
-        for _ in range(UNASKED_TRIES):
-            contact = await self._prober.probe(target)
-            if contact is not Contact.UNPROBED or self.policy.refusal(*address, source_ip=target.source):
-                break
-            await asyncio.sleep(0.5)
+        try:
+            contact = await self._ask(target)
+            if contact in ONCE_IS_CHANCE and not self.paused and known_contact(instance, address) is Contact.UP:
+                self._hear(instance, address, contact)
+                await asyncio.sleep(CONFIRM_AFTER)
+                contact = await self._ask(target)
+        finally:
+            # Before the verdict, and nothing else runs between: whoever then needs a fresh answer can ask for one.
+            self._asking.discard((instance.id, address))
         if contact is Contact.UNPROBED:
+            if known_contact(instance, address) is Contact.UP and not self._forbidden(target):
+                # We have asked too much today: that says nothing about somebody who is known to answer.
+                return
             # Nobody may or could ask: as good as never reached, which counts as present.
             contact = Contact.UNREACHED
-        if self._counts(instance, address, contact):
+        if self._counts(instance, address, contact) and is_news(instance.directory, address, contact):
             self._answers[instance.id][address] = contact
             self._answered.set()
 
+    async def _ask(self, target: Target) -> Contact:
+        """What it answers; tried a few times when we had no right to ask just now."""
+        contact = Contact.UNPROBED
+        for _ in range(UNASKED_TRIES):
+            contact = await self._prober.probe(target)
+            if contact is not Contact.UNPROBED or self._forbidden(target):
+                break
+            await asyncio.sleep(0.5)
+        return contact
+
+    def _forbidden(self, target: Target) -> bool:
+        return self.policy.refusal(target.host, target.port, source_ip=target.source) is not None
+
     def _counts(self, instance: Instance, address: Address, contact: Contact) -> bool:
         """Whether this answer may become a verdict. A pause starts and ends with a log line."""
-        self._jury.hear(instance.id, address, contact, time.monotonic())
+        self._hear(instance, address, contact)
         paused = self._jury.paused()
         if paused != self.paused:
             self.paused = paused
             log.warning("verdicts_paused" if paused else "verdicts_resumed", last=f"{address[0]}:{address[1]}")
         return not paused or contact is Contact.UP
 
+    def _hear(self, instance: Instance, address: Address, contact: Contact) -> None:
+        """When somebody stops, others are asked at once whether it is only that one."""
+        now = time.monotonic()
+        if self._jury.hear(instance.id, address, contact, now):
+            for other, of in self._jury.summon(now, random.sample).items():
+                if of in self._fleet.by_id:
+                    self.ask(self._fleet.by_id[of], other)
+
     async def _probe_session(self, instance: Instance, session: str) -> None:
-        where = split_session(session)
+        where = mooncake.split_session(session)
         contact = Contact.UNREACHED
-        if where is not None and self.policy.may_probe(*where, source_ip=""):
-            contact = await connect(*where, timeout=self._prober.timeout)
+        try:
+            if where is not None and self.policy.may_probe(*where, source_ip=""):
+                contact = await mooncake.probe(*where)
+        finally:
+            self._asking.discard((instance.id, session))
         self._session_answers[instance.id][session] = contact
         self._answered.set()
 
@@ -134,33 +189,46 @@ class Watch:
                     self._recorder.submit(Observe(instance, answers.get(id_, {}), sessions.get(id_)))
 
     async def sweep_forever(self) -> None:
-        """Ask every registered address, again and again; a large fleet is spread over a longer round."""
+        """Ask everybody who is registered, again and again, evenly spread over each round (see pacing)."""
         while True:
-            began = time.monotonic()
-            asked = 0
-            watched: set[Address] = set()
-            for instance in list(self._fleet.by_id.values()):
-                if instance.retired:
-                    continue
-                own = instance.directory.watched(time.time())
-                watched |= own
-                for address in own:
-                    self.ask(instance, address)
-                    asked += 1
-                    if asked % 100 == 0:
-                        await asyncio.sleep(100 / SWEEP_PER_SECOND)
-                for session in instance.engines.sessions():
-                    self.ask_session(instance, session)
-                # A large fleet takes a while to walk, and the wire does not wait for it.
-                await asyncio.sleep(0)
-            self._jury.forget(watched)
-            for gone in self._sources.keys() - watched:
-                del self._sources[gone]
+            began = ticked = time.monotonic()
+            count = await self._gather()
+            seconds = round_seconds(count, self._interval or 1.0)
+            size = at_a_time(count, seconds)
+            while True:
+                now = time.monotonic()
+                # By the clock: a tick that comes late asks more, but does not make it a burst.
+                ticks = min(MOST_TICKS_AT_ONCE, max(1, round((now - ticked) / TICK_SECONDS)))
+                due = self._turns.due(now - seconds if self._interval else NEVER, ticks * size)
+                for whom in due:
+                    self._ask_again(whom, now)
+                if now - began >= seconds and (self._interval or not due):
+                    break
+                ticked = now
+                await asyncio.sleep(TICK_SECONDS)
             self.sweeps += 1
+            self.swept, self.sweep_seconds = count, time.monotonic() - began
             if not self._interval:
                 return
-            spent = time.monotonic() - began
-            await asyncio.sleep(max(self._interval - spent, 0.2))
+
+    def _ask_again(self, whom: Whom, now: float) -> None:
+        self._turns.asked(whom, now)
+        instance = self._fleet.by_id.get(whom[0])
+        if instance is None or instance.retired:
+            return
+        if isinstance(whom[1], str):
+            self.ask_session(instance, whom[1])
+        else:
+            self.ask(instance, whom[1])
+
+    async def _gather(self) -> int:
+        """How many there are to ask; of everybody else nothing is kept."""
+        whole, watched = await everybody(self._fleet)
+        self._turns.keep(whole)
+        self._jury.forget(watched)
+        for gone in self._sources.keys() - watched:
+            del self._sources[gone]
+        return len(whole)
 
     async def close(self) -> None:
         for task in list(self._tasks):

@@ -26,7 +26,9 @@ from .reaching import (
     check_key_stays,
     check_observed,
     check_port,
+    check_probing,
 )
+from .requests import check_no_purge
 from .stale import Stale, check_expected
 from .transaction import check_who_and_why, record
 
@@ -62,6 +64,9 @@ def add(
     engine_key: str = "",
     observed_url: str = "",
     observed_engine_info_url: str = "",
+    probe_seconds: float | None = None,
+    fail_after: int | None = None,
+    pass_after: int | None = None,
     actor: str,
     reason: str = "",
     expected: int | None = None,
@@ -80,6 +85,7 @@ def add(
         "host_alias": check_alias(host_alias),
         "engine_url": check_engine_url(engine_url or (observed_url if role == Instance.Role.DECODE else "")),
         **observed,
+        **check_probing(probe_seconds=probe_seconds, fail_after=fail_after, pass_after=pass_after),
         "engine_key": secrets.seal(check_engine_key(engine_key)),
     }
 
@@ -87,6 +93,7 @@ def add(
         known = _locked(name)
         if known is not None:
             check_expected(known, expected)
+            check_no_purge(name)
         if known is not None and known.intent != Instance.Intent.RETIRED:
             raise Refused(f"there is an instance {name} already; it is {known.intent}", code="conflict")
         advice = check_free(name, own_port, said["host_alias"])
@@ -120,12 +127,15 @@ def edit(
     engine_key: str | Keep | None = KEEP,
     observed_url: str | Keep | None = KEEP,
     observed_engine_info_url: str | Keep | None = KEEP,
+    probe_seconds: float | Keep | None = KEEP,
+    fail_after: int | Keep | None = KEEP,
+    pass_after: int | Keep | None = KEEP,
     actor: str,
     reason: str = "",
     expected: int | None = None,
 ) -> Done:
-    """Give or take away the port or the DNS alias by which an instance is meant, and where its engine is asked, or
-    observed. None takes away. Raises Refused, Stale."""
+    """Give or take away the port or the DNS alias by which an instance is meant, where its engine is asked, or observed, and
+    how often it is probed under which thresholds. None takes away. Raises Refused, Stale."""
     check_who_and_why(actor, reason)
     given: dict[str, Any] = {}
     if not isinstance(own_port, Keep):
@@ -138,6 +148,8 @@ def edit(
     for field, url in (("observed_url", observed_url), ("observed_engine_info_url", observed_engine_info_url)):
         if not isinstance(url, Keep):
             given[field] = check_engine_url(url or "")
+    probing = {"probe_seconds": probe_seconds, "fail_after": fail_after, "pass_after": pass_after}
+    given |= check_probing(**{name: value for name, value in probing.items() if not isinstance(value, Keep)})
     key = None if isinstance(engine_key, Keep) else check_engine_key(engine_key or "")
 
     def work() -> tuple[Done, list[NewEvent]]:
@@ -200,7 +212,8 @@ def retire(name: str, *, actor: str, reason: str = "", expected: int | None = No
     return record(work)
 
 
-TOLD = ("own_port", "host_alias", "engine_url", "observed_url", "observed_engine_info_url")
+REACHED = ("own_port", "host_alias", "engine_url", "observed_url", "observed_engine_info_url")
+TOLD = (*REACHED, "probe_seconds", "fail_after", "pass_after")
 
 
 def _locked(name: str) -> Instance | None:

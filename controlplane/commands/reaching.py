@@ -57,6 +57,19 @@ def check_observed(role: str, url: str, info_url: str) -> dict[str, str]:
     }
 
 
+LIMITS = {"probe_seconds": (0.2, 3600.0), "fail_after": (1, 100), "pass_after": (1, 100)}
+"""How often the engine of an instance is asked (seconds), and how many answers in a row are a verdict."""
+
+
+def check_probing(**given: float | None) -> dict[str, float | None]:
+    """As they are stored; None: what the settings say."""
+    for name, value in given.items():
+        least, most = LIMITS[name]
+        if value is not None and not least <= value <= most:
+            raise Refused(f"{name} is between {least:g} and {most:g}, not {value:g}", code="malformed")
+    return given
+
+
 def check_engine_key(key: str) -> str:
     """It becomes a header: one line of ASCII. Never repeated in a sentence."""
     if len(key) > MAX_KEY or not key.isascii() or (key and not key.isprintable()) or " " in key:

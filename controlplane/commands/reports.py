@@ -21,9 +21,12 @@ from controlplane.domain.reports import (
 )
 from controlplane.ledger.append import NewEvent
 from controlplane.ledger.failures import tried_again
+from controlplane.metrics.web import REPORTED
 from controlplane.models import Breaker, Gateway, Instance, OpenRooms, OutcomeCount
 
+from .keeping import before, keeping
 from .transaction import record
+from .trimming import Budget, count, delete
 
 Item = Mapping[str, Any]
 CHUNK = 200
@@ -31,9 +34,7 @@ MAX_SOURCE = 128
 MAX_ROWS = 200_000
 """Open-room rows of one kind. A new source past that is refused: names of workers are theirs to choose."""
 
-OPEN_ROOMS_KEPT_SECONDS = 86_400.0
 LEFT_KEPT_SECONDS = 7 * 86_400.0
-OUTCOMES_KEPT_SECONDS = 7 * 86_400.0
 
 KEEP_LATEST = """
 INSERT INTO controlplane_openrooms
@@ -149,15 +150,23 @@ def report_outcomes(name: str, items: Sequence[Item], now: float | None = None) 
             _store(TRAFFIC, ADD_UP, rows)
 
     tried_again(work)
+    for (*_, outcome), many in counts.items():
+        REPORTED.add(outcome, amount=many)
     return Reported(kept, 0, tuple(sorted(unknown)))
 
 
-def forget_old(*, now: float) -> int:
+def forget_old(*, now: float, budget: Budget | None = None) -> int:
     """Delete reports that nobody needs any more, and gateways that left long ago; how many rows."""
-    facts = OpenRooms.objects.using(FACTS).filter(received_at__lt=now - OPEN_ROOMS_KEPT_SECONDS).delete()[0]
-    facts += Gateway.objects.using(FACTS).filter(left_at__lt=now - LEFT_KEPT_SECONDS).delete()[0]
-    oldest = int((now - OUTCOMES_KEPT_SECONDS) // 60)
-    return facts + OutcomeCount.objects.using(TRAFFIC).filter(minute__lt=oldest).delete()[0]
+    spent, keep = budget or Budget(), keeping()
+    gone = {"gateways": delete(Gateway._meta.db_table, "left_at < %s", [now - LEFT_KEPT_SECONDS], budget=spent)}
+    old = before(now, keep.reports)
+    if old is not None:
+        gone["open rooms"] = delete(OpenRooms._meta.db_table, "received_at < %s", [old], budget=spent)
+    old = before(now, keep.outcomes)
+    if old is not None:
+        table = OutcomeCount._meta.db_table
+        gone["outcomes"] = delete(table, "minute < %s", [int(old // 60)], budget=spent, alias=TRAFFIC)
+    return sum(count(subject, number, now=now) for subject, number in gone.items())
 
 
 def still_joined(name: str, at: float) -> Gateway:

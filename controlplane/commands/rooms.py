@@ -1,4 +1,4 @@
-"""Trim what has expired from the journal of room bindings, and old collisions, a bounded piece at a time."""
+"""Trim what has expired from the journal of room bindings, and old collisions and reuses, a bounded piece at a time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
 
+from django.conf import settings
 from django.db import connections
 from django.db.models import Max, Min
 
 from controlplane.databases import TRAFFIC
-from controlplane.models import RoomBinding, RoomCollision
+from controlplane.models import RoomBinding, RoomCollision, RoomReuse
 
 CHUNK = 2000
 SLACK_SECONDS = 30.0
-"""How long an expired binding is kept: this process's clock may run ahead of the one that set the expiry."""
+"""How long an expired binding is kept at least: this process's clock may run ahead of the one that set the expiry. It is
+also kept for as long as it is recognised when it comes back, so that a restart does not forget that."""
 
 COLLISIONS_KEPT_SECONDS = 86_400.0
 COLLISIONS_KEPT = 100_000
@@ -26,11 +28,16 @@ PAUSE_SECONDS = 0.005
 class Trimmed:
     bindings: int = 0
     collisions: int = 0
+    reuses: int = 0
+
+    def __add__(self, other: Trimmed) -> Trimmed:
+        return Trimmed(self.bindings + other.bindings, self.collisions + other.collisions, self.reuses + other.reuses)
 
 
 def trim_expired(*, now: float, chunk: int = CHUNK) -> Trimmed:
-    """Delete at most `chunk` bindings and `chunk` collisions. Nothing is left to do when both come back smaller."""
-    return Trimmed(_cut_journal(now, chunk), _cut_collisions(now, chunk))
+    """Delete at most `chunk` bindings, collisions and reuses each. Nothing is left to do when all come back smaller."""
+    seen = (_cut_seen(model, now, chunk) for model in (RoomCollision, RoomReuse))
+    return Trimmed(_cut_journal(now, chunk), *seen)
 
 
 def trim_for(seconds: float, *, clock: Callable[[], float] = time.time, chunk: int = CHUNK) -> Trimmed:
@@ -39,10 +46,15 @@ def trim_for(seconds: float, *, clock: Callable[[], float] = time.time, chunk: i
     total = Trimmed()
     while True:
         piece = trim_expired(now=clock(), chunk=chunk)
-        total = Trimmed(total.bindings + piece.bindings, total.collisions + piece.collisions)
-        if max(piece.bindings, piece.collisions) < chunk or time.monotonic() >= until:
+        total += piece
+        if max(piece.bindings, piece.collisions, piece.reuses) < chunk or time.monotonic() >= until:
             return total
         time.sleep(PAUSE_SECONDS)
+
+
+def kept_after_expiry() -> float:
+    """For how many seconds a binding that is over stays in the journal."""
+    return float(max(SLACK_SECONDS, settings.PDCP_ROOM_TOMBSTONE_SECONDS))
 
 
 def _cut_journal(now: float, chunk: int) -> int:
@@ -51,22 +63,22 @@ def _cut_journal(now: float, chunk: int) -> int:
     Only the head: a later expired row may hide an earlier living one of its room (after a change of the time to live),
     and the last row of a room is the one that counts.
     """
-    before = round((now - SLACK_SECONDS) * 1000)
+    before = round((now - kept_after_expiry()) * 1000)
     head = RoomBinding.objects.using(TRAFFIC).order_by("id").values_list("id", "expires_ms")[:chunk]
     expired = list(takewhile(lambda row: row[1] <= before, head))
     return _delete_up_to(RoomBinding._meta.db_table, expired[-1][0]) if expired else 0
 
 
-def _cut_collisions(now: float, chunk: int) -> int:
-    collisions = RoomCollision.objects.using(TRAFFIC)
-    ends = collisions.aggregate(first=Min("id"), last=Max("id"))
+def _cut_seen(model: type[RoomCollision] | type[RoomReuse], now: float, chunk: int) -> int:
+    rows = model._default_manager.using(TRAFFIC)
+    ends = rows.aggregate(first=Min("id"), last=Max("id"))
     if ends["first"] is None:
         return 0
     old = now - COLLISIONS_KEPT_SECONDS
-    head = collisions.order_by("id").values_list("id", "at")[:chunk]
+    head = rows.order_by("id").values_list("id", "at")[:chunk]
     surplus = ends["last"] - COLLISIONS_KEPT
     gone = list(takewhile(lambda row: row[1] <= old or row[0] <= surplus, head))
-    return _delete_up_to(RoomCollision._meta.db_table, gone[-1][0]) if gone else 0
+    return _delete_up_to(model._meta.db_table, gone[-1][0]) if gone else 0
 
 
 def _delete_up_to(table: str, last: int) -> int:

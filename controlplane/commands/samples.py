@@ -1,16 +1,22 @@
-"""Forget samples of the series that are older than a day."""
+"""Forget samples of the series that are older than they are kept."""
 
 from __future__ import annotations
 
 from controlplane.databases import TRAFFIC
 from controlplane.models import Sample
-from controlplane.models.samples import SAMPLES_KEPT_SECONDS
+
+from .keeping import before, keeping
+from .trimming import Budget, count, delete
 
 SLACK_SECONDS = 600.0
 """How much longer they are kept: whoever looks at a whole day must not see its beginning go."""
 
 
-def forget_old(*, now: float) -> int:
-    """How many went. One statement over an index; a day has fewer than nine thousand."""
-    before = now - SAMPLES_KEPT_SECONDS - SLACK_SECONDS
-    return Sample.objects.using(TRAFFIC).filter(at__lt=before).delete()[0]
+def forget_old(*, now: float, budget: Budget | None = None) -> int:
+    """How many went."""
+    old = before(now, keeping().samples)
+    if old is None:
+        return 0
+    table = Sample._meta.db_table
+    gone = delete(table, "at < %s", [old - SLACK_SECONDS], budget=budget or Budget(), alias=TRAFFIC)
+    return count("samples", gone, now=now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from . import attention_engines as engines
 from . import attention_launches as launches
 from .attention import Concern, Harm, Place, counted, sentence
 from .attention_seen import SETTLED_SECONDS, STALLED_SECONDS, InstanceSeen
@@ -18,7 +19,7 @@ def of_instances(seen: Iterable[InstanceSeen], *, now: float) -> Iterator[Concer
 
 def _down(one: InstanceSeen, now: float) -> Iterator[Concern]:
     """It served, and lost ranks since."""
-    if one.observed != "down" or not one.wanted:
+    if one.observed != "down" or not one.wanted or one.kept_back_by_engine:
         return
     current, coming = one.current, one.candidate
     lost = current.size - current.registered if current else 0
@@ -49,7 +50,7 @@ def _down(one: InstanceSeen, now: float) -> Iterator[Concern]:
 
 def _shut_out(one: InstanceSeen, now: float) -> Iterator[Concern]:
     """It stands, and whoever chooses workers does not choose it."""
-    if one.observed not in ("up", "degraded", "open", "not_observed") or not one.wanted:
+    if one.observed not in ("up", "degraded", "open", "late", "silent", "not_observed") or not one.wanted:
         return
     size = one.current.size if one.current else 0
     if not one.verdict.routable:
@@ -103,7 +104,7 @@ def _flushing(one: InstanceSeen, now: float) -> Iterator[Concern]:
 
 
 def _degraded(one: InstanceSeen, now: float) -> Iterator[Concern]:
-    if one.observed != "degraded":
+    if one.observed != "degraded" or not one.unanswered:
         return
     size = one.current.size if one.current else one.unanswered
     verb = "does not answer" if one.unanswered == 1 else "do not answer"
@@ -158,6 +159,7 @@ Rule = Callable[[InstanceSeen, float], Iterator[Concern]]
 
 RULES: tuple[Rule, ...] = (
     _down,
+    engines.down,
     _shut_out,
     launches.stalled,
     launches.unproven,
@@ -165,6 +167,7 @@ RULES: tuple[Rule, ...] = (
     launches.claimed,
     _flushing,
     _degraded,
+    engines.doubtful,
     _conflicting,
     _absent,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .attention import Place
+from .engine_health import State
 from .routable import Fact, Verdict
 
 STALLED_SECONDS = 60.0
@@ -34,6 +35,18 @@ class LaunchSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSeen:
+    """What its own HTTP server is like, and since when. `withheld_since`: it fails, and that is not held against it."""
+
+    state: State
+    sentence: str
+    since: float | None = None
+    why: str = ""
+    withheld_since: float | None = None
+    fails: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSeen:
     """`observed`: one word, of domain.observed. `groups`: verdicts of its DP groups by number. `gone`: who left it lately,
     and why; `hosts`: where those were. `missing` in words stands in its launches."""
@@ -53,6 +66,12 @@ class InstanceSeen:
     conflicts: int = 0
     gone: str = ""
     hosts: tuple[str, ...] = ()
+    engine: EngineSeen | None = None
+
+    @property
+    def kept_back_by_engine(self) -> bool:
+        """Everything else is well with it: its engine is what takes no requests."""
+        return not self.verdict.routable and self.verdict.reasons[0].code.startswith("engine_")
 
     @property
     def wanted(self) -> bool:

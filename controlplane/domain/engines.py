@@ -20,7 +20,8 @@ class EngineEntry:
     """One published session. `digest` names the stored dictionary; bytes never come into the domain.
 
     `old_style` says that only `tp_rank` was sent, so another stage may mean the same key. `greeted`: it accepted a
-    connection once, so a refusal means something.
+    connection once, so a refusal means something. `answered`: it answered once as transfer engines do, so that another
+    program at its port means something too.
     """
 
     rank: int
@@ -35,12 +36,18 @@ class EngineEntry:
     refused_at: float | None = None
     greeted: bool = False
     probeable: bool = True
+    answered: bool = False
 
     @property
     def living(self) -> bool:
         """Answers, may yet prove to, or answered once and was not refused since: nobody takes its rank."""
         pending = self.contact is Contact.UNPROBED and self.probeable
-        return self.contact is Contact.UP or pending or (self.greeted and self.contact is not Contact.REFUSED)
+        if self.contact is Contact.STRANGER:
+            # One that never answered may be of a kind that we do not know.
+            return not self.answered
+        # Whoever takes connections may hang, or be too old for our question.
+        there = self.contact in (Contact.UP, Contact.SILENT)
+        return there or pending or (self.greeted and self.contact is not Contact.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,8 @@ EngineChange = tuple[EngineTable, list[EngineEvent]]
 
 @dataclass(frozen=True, slots=True)
 class SessionRound:
-    """What a round of probes comes to: sessions to ask `again` after CONFIRM_AFTER, and entries that `met` us first."""
+    """What a round of probes comes to: sessions to ask `again` after CONFIRM_AFTER, and entries of which something else is
+    known than before, to be stored (`met`)."""
 
     table: EngineTable
     events: list[EngineEvent]
@@ -119,6 +127,7 @@ def publish(table: EngineTable, entry: EngineEntry) -> EngineChange:
         if present.digest == entry.digest:
             return table, []
         kept = replace(entry, epoch=present.epoch, contact=present.contact, greeted=present.greeted)
+        kept = replace(kept, answered=present.answered)
         return _make_live(table, kept)
     if present is not None and present.living:
         return _conflict(table, entry)
@@ -142,7 +151,7 @@ def observe_sessions(table: EngineTable, verdicts: Mapping[str, Contact], now: f
             if contact is Contact.UNPROBED:
                 continue
             entry = entries[rank] = _observed(before, contact, now)
-            if entry.greeted and not before.greeted:
+            if (entry.greeted, entry.contact) != (before.greeted, before.contact):
                 met.append(entry)
             if entry.refused_at is not None and entry.contact is not Contact.REFUSED:
                 again.add(entry.session)
@@ -154,9 +163,8 @@ def observe_sessions(table: EngineTable, verdicts: Mapping[str, Contact], now: f
         if holder is not None and holder.living:
             continue
         if holder is not None:
-            events.append(
-                EngineRetired(0, holder, f"it was never reached, and session {claim.session} claims its rank")
-            )
+            lost = "another program holds its port" if holder.contact is Contact.STRANGER else "it was never reached"
+            events.append(EngineRetired(0, holder, f"{lost}, and session {claim.session} claims its rank"))
         live[rank] = conflicts.pop(rank)
         events.append(EnginePublished(0, claim))
     return SessionRound(EngineTable(live, conflicts, table.epochs), events, again, met)
@@ -164,8 +172,9 @@ def observe_sessions(table: EngineTable, verdicts: Mapping[str, Contact], now: f
 
 def _observed(entry: EngineEntry, contact: Contact, now: float) -> EngineEntry:
     if contact is not Contact.REFUSED:
-        greeted = entry.greeted or contact is Contact.UP
-        return replace(entry, contact=contact, refused_at=None, greeted=greeted)
+        greeted = entry.greeted or contact in (Contact.UP, Contact.SILENT, Contact.STRANGER)
+        answered = entry.answered or contact is Contact.UP
+        return replace(entry, contact=contact, refused_at=None, greeted=greeted, answered=answered)
     if entry.refused_at is None:
         return replace(entry, refused_at=now)
     return replace(entry, contact=contact) if now - entry.refused_at >= CONFIRM_AFTER else entry

@@ -1,10 +1,10 @@
 """The fleet as JSON, and how each event of the ledger changes it: what the stream sends, and what "as of" is read from.
 
 Shape: {"instances": {name: {role, intent, own_port, host_alias, engine_url, observed_url, observed_engine_info_url,
-version, groups: {dp: intent}, drains: {dp | "all": {...}}, breakers: {gateway: {dp | "all": state}}, and what
-`snapshot.take` says of its launches}}, "gateways": {name: {url}}, "routers": {name: {url, instances}}}. Enabled groups,
-closed breakers, ended drains and gateways that left are absent. Whatever changes without an event (ages, acknowledgements,
-counts) is not in it.
+version, engine: {state, why}, groups: {dp: intent}, drains: {dp | "all": {...}}, breakers: {gateway: {dp | "all": state}},
+late_workers: {worker: {slots, since}}, and what `snapshot.take` says of its launches}}, "gateways": {name: {url}},
+"routers": {name: {url, instances}}}. Enabled groups, closed breakers, ended drains, gateways that left and workers that are
+on time are absent. Whatever changes without an event (ages, acknowledgements, counts) is not in it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,11 @@ def newcomer() -> State:
         "host_alias": None,
         **dict.fromkeys(URLS, ""),
         "version": 1,
+        "engine": {"state": "unknown", "why": ""},
         "groups": {},
         "drains": {},
         "breakers": {},
+        "late_workers": {},
         **snapshot.take(Directory("")),
     }
 
@@ -128,6 +130,10 @@ def _intent(instance: State, data: Data) -> State:
     return changes | {"groups": groups}
 
 
+def _engine_turned(instance: State, data: Data) -> State:
+    return {"engine": {"state": data["state"], "why": data["why"]}}
+
+
 def _drain_started(instance: State, data: Data) -> State:
     drain = {
         "drain": data["drain"],
@@ -161,6 +167,15 @@ def _breaker(instance: State, data: Data) -> State:
     return {"breakers": {**others, gateway: own} if own else others}
 
 
+def _worker_late(instance: State, data: Data) -> State:
+    worker = {"slots": data["slots"], "since": data["since"]}
+    return {"late_workers": {**instance.get("late_workers", {}), data["worker"]: worker}}
+
+
+def _worker_on_time(instance: State, data: Data) -> State:
+    return {"late_workers": _without(instance.get("late_workers", {}), data["worker"])}
+
+
 def _gateway_joined(state: State, data: Data) -> State:
     # Whoever spoke under this name before speaks no more.
     gateways = {**state["gateways"], data["gateway"]: {"url": data["url"]}}
@@ -180,6 +195,10 @@ def _router_set(state: State, data: Data) -> State:
 def _router_removed(state: State, data: Data) -> State:
     instances = _silenced(state["instances"], f"router:{data['router']}")
     return {"routers": _without(state["routers"], data["router"]), "instances": instances}
+
+
+def _purged(state: State, data: Data) -> State:
+    return {"instances": _without(state["instances"], data["name"])}
 
 
 def _silenced(instances: State, gateway: str) -> State:
@@ -204,12 +223,17 @@ OF_INSTANCE: Mapping[str, Callable[[State, Data], State]] = {
     "drain.progressed": _drain_progressed,
     "drain.ended": _drain_ended,
     "breaker.turned": _breaker,
+    "worker.late": _worker_late,
+    "worker.back": _worker_on_time,
+    "worker.gone": _worker_on_time,
+    "engine.turned": _engine_turned,
 }
 """Beside those of `snapshot.FOLLOW`: from the instance and the event's data to the parts that change."""
 
 OF_FLEET: Mapping[str, Callable[[State, Data], State]] = {
     "gateway.joined": _gateway_joined,
     "gateway.left": _gateway_left,
+    "instance.purged": _purged,
     "router.added": _router_set,
     "router.changed": _router_set,
     "router.removed": _router_removed,
@@ -217,6 +241,11 @@ OF_FLEET: Mapping[str, Callable[[State, Data], State]] = {
 
 QUIET = frozenset(
     {
+        "alarm.acknowledged",
+        "alarm.raised",
+        "alarm.resolved",
+        "archive.purged",
+        "engine.identified",
         "listener.failed",
         "listener.opened",
         "observation.turned",

@@ -16,6 +16,9 @@ POLLER_MEMORY = 60.0
 CLOSED_COUNTS = 12.0
 """Seconds for which a poller whose connection closed may come back on another one."""
 
+FIRST_POLL_WITHIN = 12.0
+"""Seconds within which a decode that was told the topology polls for the first time: 5, and more beside others that hang."""
+
 FLUSH_LIMIT = 60.0
 """Seconds after which a flush ends whatever was seen."""
 
@@ -46,6 +49,10 @@ class Pollers:
     def __init__(self, *, unknown_until: float = 0.0) -> None:
         self._pollers: dict[int, Poller] = {}
         self._unknown_until = unknown_until
+
+    def learned(self, now: float) -> None:
+        """A decode was told the topology, keeps it, and has not polled yet."""
+        self._unknown_until = max(self._unknown_until, now + FIRST_POLL_WITHIN)
 
     def polled(self, connection: int, status: int, now: float) -> None:
         known = self._pollers.get(connection)

@@ -13,6 +13,17 @@ from .registration import place
 from .settling import settle
 
 
+def is_news(directory: Directory, address: Address, contact: Contact) -> bool:
+    """Whether this answer can change anything. In a fleet at rest nearly none can, and nobody need decide about it."""
+    current = directory.current
+    if current is None or not current.complete or directory.candidate is not None or current.claims:
+        return True
+    if directory.fence is not None and address in directory.fence.contacts:
+        return True
+    slot = current.at.get(address)
+    return slot is not None and not _repeats(current.rows[slot], contact)
+
+
 def observe(directory: Directory, verdicts: Mapping[Address, Contact], now: float) -> Decision:
     """Apply one round of verdicts, keyed by address. Addresses that nobody holds any more are ignored."""
     change = Change(directory, now)
@@ -34,7 +45,7 @@ def _observe_launch(change: Change, launch: Launch, verdicts: Mapping[Address, C
         if slot is None:
             continue
         before = rows[slot]
-        if at_rest and contact is before.contact and before.refused_at is None and before.probed_at is not None:
+        if at_rest and _repeats(before, contact):
             continue
         moved = True
         row, leaves = before.observed(contact, change.now)
@@ -63,6 +74,10 @@ def _observe_launch(change: Change, launch: Launch, verdicts: Mapping[Address, C
         for row in gone:
             change.events.append(RankLeft(launch.number, row, _why(row)))
         change.put_back(probed.without([row.slot for row in gone]))
+
+
+def _repeats(row: Row, contact: Contact) -> bool:
+    return contact is row.contact and row.refused_at is None and row.probed_at is not None
 
 
 def _matters(launch: Launch, row: Row) -> bool:

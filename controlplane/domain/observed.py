@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from .engine_health import BLOCKING, State
 from .routable import Fact, Verdict
 
 
 def observed(
-    verdict: Verdict, *, unanswered: int = 0, owing: bool = False, sessions: int = 0, conflicts: int = 0
+    verdict: Verdict,
+    *,
+    unanswered: int = 0,
+    owing: bool = False,
+    sessions: int = 0,
+    conflicts: int = 0,
+    engine: State = State.UNKNOWN,
 ) -> str:
     """`unanswered`: ranks whose last probe was not answered; `owing`: it served, and /health is 503 since; `sessions` and
-    `conflicts` of its engine info.
+    `conflicts` of its engine info; `engine`: what its own HTTP server is like.
 
     >>> from .routable import Health, Registration, Subject, explain
     >>> one = Subject(name="p", role="prefill", registration=Registration(True, 1, 4, 4, proven=True), health=Health(200))
@@ -20,14 +27,18 @@ def observed(
     if registration == "seed":
         return "conflict" if conflicts else "live" if sessions else "missing"
     if registration == "not_expected":
-        return "open" if _shut(verdict) else "not_observed"
+        if engine in BLOCKING:
+            return engine.value
+        return "open" if _shut(verdict) else "not_observed" if engine is State.UNKNOWN else engine.value
     if registration in ("nobody", "incomplete"):
         return "down" if owing else UNSERVED[registration]
     if registration == "unproven":
         return "unproven"
-    if _code(verdict, Fact.HEALTH) in ("lost_rank", "flushing"):
+    if {reason.code for reason in verdict.reasons} & {"lost_rank", "flushing"}:
         return "flushing"
-    return "degraded" if unanswered else "up"
+    if engine in BLOCKING:
+        return engine.value
+    return "degraded" if unanswered or engine in (State.LATE, State.SILENT) else "up"
 
 
 UNSERVED = {"nobody": "missing", "incomplete": "filling"}

@@ -30,7 +30,7 @@ def why_not(act: str, stand: Stand) -> str:
     >>> why_not("cordon", Stand("a", Intent.CORDONED)), why_not("cordon", Stand("a", Intent.ENABLED))
     ('it is cordoned already', '')
     """
-    if stand.retired and act != "evict":
+    if stand.retired and act not in ("evict", "purge"):
         return f"{stand.name} is retired"
     return WHY_NOT[act](stand)
 
@@ -70,6 +70,10 @@ def _supersede(stand: Stand) -> str:
     return f"the candidate launch has {registered} of {expected} ranks" if registered < expected else ""
 
 
+def _purge(stand: Stand) -> str:
+    return "" if stand.retired else "it is not retired"
+
+
 def _never(stand: Stand) -> str:
     return ""
 
@@ -84,5 +88,7 @@ WHY_NOT: Mapping[str, Callable[[Stand], str]] = {
     "supersede": _supersede,
     "reregister": _never,
     "readmit": _never,
+    "suspect": _never,
     "retire": _never,
+    "purge": _purge,
 }

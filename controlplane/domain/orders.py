@@ -10,25 +10,26 @@ from .settling import promote, settle
 from .topology import Slot
 
 
-def evict(directory: Directory, slot: Slot | None, *, why: str, now: float) -> Decision:
-    """Take one rank, or every rank, out of its launch, whether it answers or not."""
+def evict(directory: Directory, slot: Slot | None, *, why: str, now: float, launch: int | None = None) -> Decision:
+    """Take one rank, or every rank, out of its launch, whether it answers or not; out of `launch` alone if it is given."""
     change = Change(directory, now)
     found = False
-    for launch in list(directory.launches()):
-        slots = [s for s in ([slot] if slot is not None else list(launch.rows)) if s in launch.rows]
-        if not slots:
+    for one in list(directory.launches()):
+        slots = [s for s in ([slot] if slot is not None else list(one.rows)) if s in one.rows]
+        if not slots or launch not in (None, one.number):
             continue
         found = True
-        change.unseat(launch, slots, why)
+        change.unseat(one, slots, why)
     if not found:
         what = f"{slot} is not" if slot is not None else "no rank is"
-        raise Refused(f"{what} registered in {directory.name}", code="not_found")
+        where = directory.name if launch is None else f"launch {launch} of {directory.name}"
+        raise Refused(f"{what} registered in {where}", code="not_found")
     current, candidate = change.current, change.candidate
     if slot is None:
-        if candidate is not None:
+        if candidate is not None and launch in (None, candidate.number):
             change.candidate = None
             change.events.append(LaunchDropped(candidate.number, why))
-        if current is not None:
+        if current is not None and launch in (None, current.number):
             change.current = None
             change.events.append(LaunchDropped(current.number, why))
             if current.served:
@@ -37,11 +38,16 @@ def evict(directory: Directory, slot: Slot | None, *, why: str, now: float) -> D
     return change.done()
 
 
-def supersede(directory: Directory, *, now: float) -> Decision:
-    """Promote a complete candidate although ranks of the current launch still answer."""
+def supersede(directory: Directory, *, now: float, launch: int | None = None) -> Decision:
+    """Promote a complete candidate although ranks of the current launch still answer; no other than `launch`, if given."""
     current, candidate = directory.current, directory.candidate
     if current is None or candidate is None:
         raise Refused(f"{directory.name} has no candidate launch to put in charge", code="conflict")
+    if launch not in (None, candidate.number):
+        raise Refused(
+            f"the candidate of {directory.name} is launch {candidate.number} now, and not launch {launch}",
+            code="conflict",
+        )
     if not candidate.full:
         missing = ", ".join(str(slot) for slot in candidate.missing(4))
         raise Refused(f"launch {candidate.number} is not complete: {missing} not registered", code="conflict")

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .tombstones import Reuse, Tombstones
+
 MAX_ROOM = 2**63 - 1
 MAX_DP = 2**16 - 1
 KEY_BITS = 60
@@ -24,6 +26,9 @@ SHARD_OF_SLICE = [top * len(SHARES) + n for top in range(8) for n, share in enum
 DP_BITS = 16
 DP_MASK = (1 << DP_BITS) - 1
 MAX_SHARED = 256
+SWEPT_AT_ONCE = 4000
+"""Bindings, when very many expire together: two milliseconds for which look-ups wait."""
+
 NOTHING: dict[int, int] = {}
 
 
@@ -39,9 +44,11 @@ class Collision:
 class _Shard:
     """Bindings whose rooms share their top bits, and the order in which they were made: the order of expiry."""
 
-    __slots__ = ("bound", "order", "rebound")
+    __slots__ = ("bound", "order", "rebound", "tombstones", "top")
 
-    def __init__(self) -> None:
+    def __init__(self, top: int, tombstones: Tombstones) -> None:
+        self.top = top << KEY_BITS
+        self.tombstones = tombstones
         self.bound: dict[int, int] = {}
         # The very objects that are keys in `bound`: one integer a room, not two.
         self.order: deque[int] = deque()
@@ -69,7 +76,7 @@ class _Shard:
             if not self._overtaken(key):
                 if self.bound[key] >> DP_BITS > now_ms:
                     break
-                del self.bound[key]
+                self._bury(key)
                 gone += 1
             self.order.popleft()
         return gone
@@ -78,9 +85,12 @@ class _Shard:
         while self.order:
             key = self.order.popleft()
             if not self._overtaken(key):
-                del self.bound[key]
+                self._bury(key)
                 return True
         return False
+
+    def _bury(self, key: int) -> None:
+        self.tombstones.bury(self.top | key if self.top else key, self.bound.pop(key))
 
     def next_expiry_ms(self) -> int | None:
         while self.order and self._overtaken(self.order[0]):
@@ -110,9 +120,10 @@ class _Shard:
 class RoomTable:
     """Live bindings of one instance. Times are milliseconds since the epoch, so that expiry is exact and packs."""
 
-    __slots__ = ("_gets", "_shards", "_shared")
+    __slots__ = ("_gets", "_shards", "_shared", "tombstones")
 
     def __init__(self) -> None:
+        self.tombstones = Tombstones()
         # Rooms of one batch share expiry and often the DP rank: then they share the integer too.
         self._shared: dict[int, int] = {}
         self._shards: dict[int, _Shard] = {}
@@ -130,7 +141,10 @@ class RoomTable:
         if len(shared) > MAX_SHARED:
             shared.clear()
         before = self._shard(room).add(room & KEY_MASK, packed)
-        if before is None or before >> DP_BITS <= now_ms:
+        if before is None:
+            return None
+        if before >> DP_BITS <= now_ms:
+            self.tombstones.bury(room, before)
             return None
         old = before & DP_MASK
         return old if old != dp else None
@@ -158,9 +172,16 @@ class RoomTable:
         packed = self._gets[room >> SLICE_SHIFT](room & KEY_MASK)
         return None if packed is None else packed >> DP_BITS
 
-    def sweep(self, now_ms: int, limit: int) -> int:
-        """Drop expired bindings from the heads, looking at no more than `limit` entries of each. How many went."""
-        return sum(shard.sweep(now_ms, limit) for shard in self._shards.values())
+    def sweep(self, now_ms: int, limit: int, most: int = SWEPT_AT_ONCE) -> int:
+        """Drop expired bindings from the heads, looking at no more than `limit` entries of each. How many went: not much
+        more than `most`, and the other heads are the first next time."""
+        gone = 0
+        for number in list(self._shards):
+            if gone >= most:
+                break
+            shard = self._shards[number] = self._shards.pop(number)
+            gone += shard.sweep(now_ms, limit)
+        return gone
 
     def evict_oldest(self) -> bool:
         """Drop the binding that expires first (bindings of one instance share one time to live)."""
@@ -174,7 +195,7 @@ class RoomTable:
         number = SHARD_OF_SLICE[room >> SLICE_SHIFT]
         shard = self._shards.get(number)
         if shard is None:
-            shard = self._shards[number] = _Shard()
+            shard = self._shards[number] = _Shard(number // len(SHARES), self.tombstones)
             for position, owner in enumerate(SHARD_OF_SLICE):
                 if owner == number:
                     self._gets[position] = shard.bound.get
@@ -186,12 +207,20 @@ class RoomTable:
 
 
 class Rooms:
-    """The tables of all instances under one bound on their number."""
+    """The tables of all instances under one bound on their number; and, for a while, what was bound before.
 
-    def __init__(self, *, limit: int) -> None:
+    `remembered`: so many rooms whose binding is over are recognised, and each for `remembered_ms` at least while they
+    are fewer.
+    """
+
+    def __init__(self, *, limit: int, remembered: int = 100_000, remembered_ms: int = 120_000) -> None:
         self.limit = limit
+        self.remembered = remembered
+        self.remembered_ms = remembered_ms
         self.tables: dict[int, RoomTable] = {}
         self.evicted = 0
+        self._fresh = 0
+        self._turned_ms = 0
 
     def table(self, instance: int) -> RoomTable:
         table = self.tables.get(instance)
@@ -203,9 +232,16 @@ class Rooms:
     def count(self) -> int:
         return sum(table.count for table in self.tables.values())
 
-    def bind(self, instance: int, room: int, dp: int, expires_ms: int, now_ms: int) -> Collision | None:
-        displaced = self.table(instance).bind(room, dp, expires_ms, now_ms)
-        return Collision(room, displaced, dp) if displaced is not None else None
+    def bind(self, instance: int, room: int, dp: int, expires_ms: int, now_ms: int) -> Collision | Reuse | None:
+        table = self.table(instance)
+        displaced = table.bind(room, dp, expires_ms, now_ms)
+        if displaced is not None:
+            return Collision(room, displaced, dp)
+        over = table.tombstones.exhume(room)
+        if over is None:
+            return None
+        ended = over >> DP_BITS
+        return Reuse(room, over & DP_MASK, dp, ended, evicted=ended > now_ms)
 
     def keep_bound(self) -> int:
         """Evict oldest-expiring bindings until the bound holds again. How many went."""
@@ -218,10 +254,38 @@ class Rooms:
                 oldest.evict_oldest()
                 gone += 1
         self.evicted += gone
+        self._buried(gone)
         return gone
 
     def sweep(self, now_ms: int, limit: int = 500) -> int:
-        return sum(table.sweep(now_ms, limit) for table in self.tables.values())
+        gone = 0
+        for instance in list(self.tables):
+            if gone >= SWEPT_AT_ONCE:
+                break
+            table = self.tables[instance] = self.tables.pop(instance)
+            gone += table.sweep(now_ms, limit, SWEPT_AT_ONCE - gone)
+        self._buried(gone)
+        if now_ms - self._turned_ms >= self.remembered_ms:
+            self._turned_ms = now_ms
+            self._turn()
+        return gone
+
+    def bury_older(self, over: Iterable[tuple[int, int, int, int]]) -> None:
+        """Bindings (instance, room, DP rank, expiry) that were over before any that is here, newest first."""
+        for instance, room, dp, expires_ms in over:
+            table = self.table(instance)
+            if self._fresh < self.remembered // 2 and table.expiry_ms(room) is None:
+                self._fresh += table.tombstones.bury_older(room, (expires_ms << DP_BITS) | dp)
 
     def forget(self, instance: int) -> None:
         self.tables.pop(instance, None)
+
+    def _buried(self, count: int) -> None:
+        self._fresh += count
+        if self._fresh > self.remembered // 2:
+            self._turn()
+
+    def _turn(self) -> None:
+        self._fresh = 0
+        for table in self.tables.values():
+            table.tombstones.turn()

@@ -6,111 +6,26 @@ shown as old: our own restart makes nobody unroutable. Sentences carry no ages; 
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from .engine_health import BLOCKING
+from .subject import Breaker, Engine, Fact, Health, Reason, Registration, Subject, Verdict, Wish
 
-class Fact(enum.StrEnum):
-    REGISTRATION = "registration"
-    HEALTH = "health"
-    INTENT = "intent"
-    BREAKER = "breaker"
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """Who is there. `expected`: ranks of this role register here; a decode asks, and never does."""
-
-    expected: bool
-    launch: int | None = None
-    registered: int = 0
-    size: int = 0
-    missing: str = ""
-    proven: bool = False
-    since: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What `/health` answers (200, 503, 404) and how well that is founded: ranks that answered a probe of this term."""
-
-    status: int
-    since: float | None = None
-    reason: str = ""
-    lost: bool = False
-    answering: int = 0
-    verified: int = 0
-    probeable: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """An intent, of the whole instance (`group` None) or of a DP group, and whose it is."""
-
-    intent: str
-    group: int | None = None
-    actor: str = ""
-    reason: str = ""
-    at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Breaker:
-    gateway: str
-    group: int | None
-    state: str
-    since: float
-    reason: str = ""
-    heard_at: float | None = None
-    old: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What is known of one instance (`group` None) or one of its DP groups.
-
-    `selectors` are those who could choose it: gateways that have not left, routers that hold it. `watched_at` is when the
-    bootstrap process was last heard from, `watched` whether it leads now.
-    """
-
-    name: str
-    role: str
-    registration: Registration
-    health: Health
-    group: int | None = None
-    groups: tuple[int, ...] = ()
-    wishes: tuple[Wish, ...] = ()
-    breakers: tuple[Breaker, ...] = ()
-    selectors: tuple[str, ...] = ()
-    watched: bool = True
-    watched_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """What one fact says. `since`: when it became so; `seen_at`: its last confirmation; `old`: nobody renews it now."""
-
-    fact: Fact
-    code: str
-    sentence: str
-    blocks: bool = False
-    since: float | None = None
-    seen_at: float | None = None
-    old: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`reasons` has one or more for each fact: those that block first, each part in the order of the facts."""
-
-    routable: bool
-    reasons: tuple[Reason, ...]
-
-    @property
-    def because(self) -> str:
-        """The first reason against; empty when there is none."""
-        return self.reasons[0].sentence if not self.routable else ""
+__all__ = [
+    "Breaker",
+    "Engine",
+    "Fact",
+    "Health",
+    "Reason",
+    "Registration",
+    "Subject",
+    "Verdict",
+    "Wish",
+    "explain",
+    "intent_of",
+    "of_group",
+]
 
 
 def explain(subject: Subject) -> Verdict:
@@ -199,6 +114,9 @@ def _health(subject: Subject) -> list[Reason]:
         code = "lost_rank" if at.lost else "flushing"
         return reason(code, f"/health of {name} answers {at.status}{why}", blocks=True)
     if subject.registration.launch is None:
+        if subject.engine is not None and not subject.registration.expected:
+            # Of a decode its engine tells.
+            return []
         return reason("unknown", f"nobody registered in {name}, so nobody is probed")
     if at.verified < at.probeable:
         missing = at.probeable - at.verified
@@ -210,6 +128,21 @@ def _health(subject: Subject) -> list[Reason]:
     if not at.probeable:
         return reason("not_probed", f"/health of {name} answers 200; none of its ranks can be probed from here")
     return reason("up", f"/health of {name} answers 200; {at.answering} of {at.probeable} ranks answer")
+
+
+def _health_of_both(subject: Subject) -> list[Reason]:
+    return [*_health(subject), *_engine(subject)]
+
+
+def _engine(subject: Subject) -> list[Reason]:
+    """Its own HTTP server takes the requests. What proves nothing keeps nobody away."""
+    at = subject.engine
+    if at is None:
+        return []
+    sentence = f"the engine of {subject.name} is {at.state}: {at.sentence}"
+    return [
+        Reason(Fact.HEALTH, f"engine_{at.state}", sentence, at.state in BLOCKING, at.since, at.seen_at, at.old),
+    ]
 
 
 def _intent(subject: Subject) -> list[Reason]:
@@ -271,7 +204,7 @@ BREAKERS = {"open": "open", "half_open": "half open, and lets a probe through"}
 
 JUDGES: Mapping[Fact, Callable[[Subject], list[Reason]]] = {
     Fact.REGISTRATION: _registration,
-    Fact.HEALTH: _health,
+    Fact.HEALTH: _health_of_both,
     Fact.INTENT: _intent,
     Fact.BREAKER: _breaker,
 }

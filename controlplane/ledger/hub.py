@@ -240,6 +240,11 @@ class Hub:
 _hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
 
 
+def hubs() -> list[Hub]:
+    """All hubs of this process, for who looks from another thread."""
+    return list(_hubs.values())
+
+
 def hub() -> Hub:
     """The hub of the running event loop."""
     loop = asyncio.get_running_loop()

@@ -104,16 +104,22 @@ class FactStore(Writer):
 
 
 class RoomStore(Writer):
-    """Room bindings, appended to a journal, the collisions seen, and samples of what went on."""
+    """Room bindings, appended to a journal, what was seen beside them, and samples of what went on."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias, "SELECT token FROM controlplane_trafficfence WHERE id = 1")
 
-    def append(self, token: int, rooms: list[tuple[Any, ...]], collisions: list[tuple[Any, ...]]) -> None:
-        if self.is_postgres and not collisions:
+    def append(
+        self,
+        token: int,
+        rooms: list[tuple[Any, ...]],
+        collisions: list[tuple[Any, ...]],
+        reuses: Sequence[tuple[Any, ...]] = (),
+    ) -> None:
+        if self.is_postgres and not collisions and not reuses:
             tried_again(lambda: pipeline.append_rooms(self.alias, token, rooms))
         else:
-            self.transact(token, lambda cursor: _write_rooms(cursor, rooms, collisions))
+            self.transact(token, lambda cursor: _write_rooms(cursor, rooms, collisions, reuses))
 
     def keep_sample(self, token: int, sample: tuple[Any, ...]) -> None:
         self.transact(token, lambda cursor: _insert(cursor, tables.SAMPLE, [sample]))
@@ -134,9 +140,12 @@ def _write(cursor: Any, writes: Writes) -> int:
     return head
 
 
-def _write_rooms(cursor: Any, rooms: list[tuple[Any, ...]], collisions: list[tuple[Any, ...]]) -> None:
+def _write_rooms(
+    cursor: Any, rooms: list[tuple[Any, ...]], collisions: list[tuple[Any, ...]], reuses: Sequence[tuple[Any, ...]]
+) -> None:
     _insert(cursor, tables.ROOM, rooms)
     _insert(cursor, tables.COLLISION, collisions)
+    _insert(cursor, tables.REUSE, reuses)
 
 
 def _insert(cursor: Any, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -81,6 +81,7 @@ WORKER_LEASE = Table(
         "slots": "text",
         "seen_at": "float8",
         "expires_at": "float8",
+        "late_since": "float8",
     },
     key=("worker",),
 )
@@ -90,6 +91,18 @@ ROOM = Table(
 COLLISION = Table(
     "controlplane_roomcollision",
     {"instance_id": "bigint", "room": "bigint", "before": "int", "after": "int", "at": "float8"},
+)
+REUSE = Table(
+    "controlplane_roomreuse",
+    {
+        "instance_id": "bigint",
+        "room": "bigint",
+        "before": "int",
+        "after": "int",
+        "over": "text",
+        "expired_at": "float8",
+        "at": "float8",
+    },
 )
 
 SAMPLE = Table(

@@ -35,6 +35,12 @@ def head() -> Cursor:
     return Cursor(row.ledger_id, row.revision)
 
 
+def first() -> int:
+    """The oldest revision that is kept; 1 while all are."""
+    oldest = Event.objects.using(READER).order_by("revision").values_list("revision", flat=True).first()
+    return 1 if oldest is None else int(oldest)
+
+
 def after(
     revision: int, *, limit: int = 500, instance: str | None = None, kinds: list[str] | None = None
 ) -> list[EventRow]:

@@ -42,7 +42,9 @@ ON CONFLICT (instance_id, rank, epoch) DO UPDATE SET digest = excluded.digest, t
 RETIRE_ENGINE = """
 UPDATE controlplane_engineinfo SET state = 'retired', ended_at = %s, ended_reason = %s
 WHERE instance_id = %s AND rank = %s AND epoch = %s"""
-MEET = "UPDATE controlplane_engineinfo SET greeted = TRUE WHERE instance_id = %s AND rank = %s AND epoch = %s"
+MEET = (
+    "UPDATE controlplane_engineinfo SET greeted = %s, contact = %s WHERE instance_id = %s AND rank = %s AND epoch = %s"
+)
 KEEP_BODY = """
 INSERT INTO controlplane_enginebody (digest, compressed, size_bytes) VALUES (%s, %s, %s)
 ON CONFLICT (digest) DO NOTHING"""

@@ -13,6 +13,7 @@ from django.db import DatabaseError, InterfaceError
 
 from controlplane.access.roles import Who
 from controlplane.ledger.hub import hub
+from controlplane.metrics.web import SOCKETS_ENDED
 
 from . import door, topic
 from .codes import Closed, Code
@@ -66,6 +67,7 @@ class FleetConsumer(AsyncWebsocketConsumer):
         """Tell nothing any more, and close. A client that takes nothing gets the code as soon as it does."""
         if self._closed is None:
             self._closed = closed
+            SOCKETS_ENDED.add(str(int(closed.code)))
             log.info("socket_ended", source=self._source, code=int(closed.code), why=closed.sentence)
             if self._who is None:
                 # Whoever was not let in takes no place while they say goodbye; whoever was has one until they are gone.

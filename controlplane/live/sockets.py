@@ -13,6 +13,7 @@ from django.conf import settings
 from controlplane.access import identity
 from controlplane.access.revocation import groups_of
 from controlplane.access.roles import Who
+from controlplane.metrics.web import SOCKETS
 
 from .codes import Closed, Code
 from .loops import one_per_loop
@@ -59,6 +60,8 @@ class Sockets:
         """Raises Closed (4429)."""
         if len(self._all) >= self._limit:
             raise Closed(Code.TOO_MANY, f"{self._limit} sockets are open here, and no more are allowed")
+        if socket not in self._all:
+            SOCKETS.move(1)
         self._all.add(socket)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch(), name="live sockets")
@@ -80,6 +83,8 @@ class Sockets:
         self._sure_at[socket] = asyncio.get_running_loop().time()
 
     def remove(self, socket: Socket) -> None:
+        if socket in self._all:
+            SOCKETS.move(-1)
         self._all.discard(socket)
         self._sure_at.pop(socket, None)
         who = self._who.pop(socket, None)

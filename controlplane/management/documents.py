@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controlplane.domain.routable import Verdict
+from controlplane.queries.engine_health import EngineRow
 from controlplane.queries.events import EventRow, sentence
 from controlplane.queries.rooms import RoomRow
 from controlplane.queries.rows import FleetRow, InstanceRow, LaunchRow, ObservationRow, RankRow
@@ -58,6 +59,10 @@ def instance_document(instance: InstanceRow) -> dict[str, Any]:
         "observed_url": instance.observed_url,
         "observed_engine_info_url": instance.observed_engine_info_url,
         "observation": observation_document(instance.observation) if instance.observation else None,
+        "engine": engine_document(instance.engine),
+        "probe_seconds": instance.probe_seconds,
+        "fail_after": instance.fail_after,
+        "pass_after": instance.pass_after,
         "created_at": moment(instance.created_at),
         "retired_at": moment(instance.retired_at),
         "launch": launch_document(instance.current) if instance.current else None,
@@ -80,6 +85,29 @@ def observation_document(observation: ObservationRow) -> dict[str, Any]:
         "answered_at": moment(observation.answered_at),
         "registered": observation.registered,
         "said": dict(observation.said),
+    }
+
+
+def engine_document(engine: EngineRow) -> dict[str, Any]:
+    return {
+        "state": engine.state,
+        "why": engine.why,
+        "sentence": engine.sentence,
+        "at": engine.at,
+        "since": moment(engine.since),
+        "asked_at": moment(engine.asked_at),
+        "answered_at": moment(engine.answered_at),
+        "proof_at": moment(engine.proof_at),
+        "status": engine.status,
+        "error": engine.error,
+        "error_at": moment(engine.error_at),
+        "fails": engine.fails,
+        "signals": engine.signals(),
+        "said": dict(engine.told),
+        "identified_at": moment(engine.identified_at),
+        "load": dict(engine.load),
+        "load_at": moment(engine.load_at),
+        "withheld_since": moment(engine.withheld_since),
     }
 
 
@@ -186,6 +214,10 @@ def room_document(row: RoomRow) -> dict[str, Any]:
         "live": row.live,
         "expires_at": moment(row.expires_at),
         "collisions": [{"before": c.before, "after": c.after, "at": moment(c.at)} for c in row.collisions],
+        "reuses": [
+            {"before": r.before, "after": r.after, "late": r.late, "over": r.over, "at": moment(r.at)}
+            for r in row.reuses
+        ],
     }
 
 

@@ -37,6 +37,9 @@ class RequestingCommand(OperatorCommand):
             parser.add_argument("kind", choices=list(KINDS))
         parser.add_argument("name", metavar="NAME", help="the instance")
         parser.add_argument("--slot", metavar="dp0.cp0.tp1.pp0", help="only this rank; axes left out are 0")
+        parser.add_argument(
+            "--launch", type=int, metavar="NUMBER", help="evict, supersede: this launch only, and none that began since"
+        )
         parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the ledger")
         parser.add_argument("--actor", metavar="NAME", help="who (default: the user of this shell)")
         wait = parser.add_mutually_exclusive_group()
@@ -53,7 +56,7 @@ class RequestingCommand(OperatorCommand):
         if not 0 <= patience < float("inf"):
             raise Refused("--wait is a number of seconds, 0 or more", code="malformed")
         actor = options["actor"] or os_user()
-        number = requests.make(kind, name, slot, actor=actor, reason=options["reason"])
+        number = requests.make(kind, name, slot, launch=options["launch"], actor=actor, reason=options["reason"])
         try:
             answer = requests.wait_for_answer(number, timeout=patience) if patience else None
         except KeyboardInterrupt:

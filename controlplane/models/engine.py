@@ -32,6 +32,8 @@ class EngineInfo(models.Model):
     old_style = models.BooleanField(default=False)
     # It accepted a connection once, so that a refusal means something.
     greeted = models.BooleanField(default=False)
+    # What its last probe saw, as a word of domain.contact; empty for not probed.
+    contact = models.CharField(max_length=10, default="", db_default="")
     state = models.CharField(max_length=10, choices=State.choices)
     at = models.FloatField()
     ended_at = models.FloatField(null=True)

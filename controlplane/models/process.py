@@ -13,11 +13,19 @@ class Lease(models.Model):
 
 
 class WorkerLease(models.Model):
-    """The last heartbeat of one worker process. Written by the bootstrap process alone."""
+    """The last heartbeat of one worker process. Written by the bootstrap process alone, in SQL of its own: a new column
+    needs a default in the database."""
 
     worker = models.CharField(max_length=128, primary_key=True)
-    instance_id = models.BigIntegerField()
+    instance_id = models.BigIntegerField(db_index=True)
     token = models.CharField(max_length=128, null=True)
     slots = models.TextField(default="")
     seen_at = models.FloatField()
     expires_at = models.FloatField()
+    # Since when it is late: its lease was over, and it has not been heard from since. Its ranks may well answer.
+    late_since = models.FloatField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["late_since"], name="late_workers", condition=models.Q(late_since__isnull=False))
+        ]

@@ -5,8 +5,8 @@ from django.db import models
 
 class Instance(models.Model):
     """One launchable engine. `next_launch`, `debt_*`, `late`, `observation` and `created_at` belong to the bootstrap
-    process; `role`, `intent*`, `own_port`, `host_alias`, `engine_*`, `observed_*` and `version` to operators. The process
-    inserts rows in SQL of its own: a new column needs a default in the database."""
+    process; `role`, `intent*`, `own_port`, `host_alias`, `engine_*`, `observed_*`, `probe_seconds`, `*_after` and `version`
+    to operators. The process inserts rows in SQL of its own: a new column needs a default in the database."""
 
     class Role(models.TextChoices):
         PREFILL = "prefill"
@@ -41,6 +41,11 @@ class Instance(models.Model):
     # HTTP server; and who published weights: its own engine-info server.
     observed_url = models.CharField(max_length=500, default="", db_default="", blank=True)
     observed_engine_info_url = models.CharField(max_length=500, default="", db_default="", blank=True)
+    # How its engine is probed, where the settings are not right for it: seconds between probes, misses in a row that make it
+    # unhealthy, answers in a row that make it healthy again.
+    probe_seconds = models.FloatField(null=True, blank=True)
+    fail_after = models.PositiveIntegerField(null=True, blank=True)
+    pass_after = models.PositiveIntegerField(null=True, blank=True)
     # What was heard there last: JSON (domain.observing.Memory), empty for nothing yet.
     observation = models.TextField(default="", db_default="", blank=True)
     # Counts every change by operators, of a DP group's intent too: the ETag, and what compare-and-set compares.
@@ -80,6 +85,9 @@ class Launch(models.Model):
     class Meta:
         verbose_name_plural = "launches"
         constraints = [models.UniqueConstraint(fields=["instance_id", "number"], name="launch_number")]
+        indexes = [
+            models.Index(fields=["ended_at"], condition=models.Q(ended_at__isnull=False), name="launch_ended"),
+        ]
 
 
 class Rank(models.Model):

@@ -11,10 +11,17 @@ class Request(models.Model):
         SUPERSEDE = "supersede"
         READMIT = "readmit"
         REREGISTER = "reregister"
+        PURGE = "purge"
 
     kind = models.CharField(max_length=10, choices=Kind.choices)
     instance = models.CharField(max_length=100)
     slot = models.CharField(max_length=40, default="")
+    launch = models.BigIntegerField(null=True)
+    """What is asked concerns this launch only: whoever asked was shown it, and another may have begun since."""
+
+    override = models.BooleanField(default=False, db_default=False)
+    """Of a purge: also while ranks still answer."""
+
     actor = models.CharField(max_length=150)
     reason = models.TextField(default="")
     made_at = models.FloatField()

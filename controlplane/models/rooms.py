@@ -26,6 +26,30 @@ class RoomCollision(models.Model):
     at = models.FloatField(db_index=True)
 
 
+class RoomReuse(models.Model):
+    """A room that was bound once more after its binding was over: a late binding (to the same rank), or a number used twice."""
+
+    traffic = True
+
+    class Over(models.TextChoices):
+        EXPIRED = "expired"
+        # Before its time, for there were too many.
+        EVICTED = "evicted"
+
+    instance_id = models.BigIntegerField()
+    room = models.BigIntegerField()
+    before = models.PositiveIntegerField()
+    after = models.PositiveIntegerField()
+    over = models.CharField(max_length=10, choices=Over.choices)
+    # When the first binding expired, or would have.
+    expired_at = models.FloatField()
+    at = models.FloatField(db_index=True)
+
+    class Meta:
+        verbose_name = "reuse of a room"
+        verbose_name_plural = "reuses of rooms"
+
+
 class TrafficFence(models.Model):
     """The leader's token once more, where the traffic database can check it inside its own transactions."""
 

@@ -14,7 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpcore
@@ -23,8 +23,9 @@ from django.conf import settings
 from controlplane.domain.addresses import parse_ip
 from controlplane.domain.errors import Refused
 
+from .counting import counted
 from .names import resolve
-from .networks import ProbePolicy
+from .networks import ProbePolicy, parse_networks
 from .sweep import Budget, Purse, is_local_address
 from .urls import Target, canonical, parse
 
@@ -36,16 +37,20 @@ _all_targets = Purse(Budget(burst=4000, per_second=1000.0))
 _purse_lock = threading.Lock()
 
 
+EVERYWHERE = parse_networks("0.0.0.0/0,::/0")
+
 REFUSED = "refused"
 """Why nobody answered: the host is there, and nobody listens."""
 
 
 class Unreachable(Refused):
-    """No usable answer came. `why` is for logs: in the sentence it would make us a port scanner."""
+    """No usable answer came. `why` is for logs: in the sentence it would make us a port scanner. `connected`: somebody
+    accepted the connection."""
 
-    def __init__(self, sentence: str, *, why: str) -> None:
+    def __init__(self, sentence: str, *, why: str, connected: bool = False) -> None:
         super().__init__(sentence, code="unreachable")
         self.why = why
+        self.connected = connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +64,14 @@ class Fetched:
 
 def policy(own_ports: Iterable[int] = ()) -> ProbePolicy:
     """What settings allow: PDCP_PROBE_NETWORKS, minus ourselves; `own_ports` are listeners of instances."""
-    ours = {settings.PDCP_KV_PORT, settings.PDCP_ENGINE_INFO_PORT, settings.PDCP_WEB_PORT, *own_ports}
+    wires = {settings.PDCP_KV_PORT, settings.PDCP_ENGINE_INFO_PORT, settings.PDCP_WEB_PORT}
+    ours = wires | {*settings.PDCP_METRICS_PORTS, *own_ports}
     return ProbePolicy(settings.PDCP_PROBE_NETWORKS, frozenset(ours), is_own=is_local_address)
+
+
+def operators_own() -> ProbePolicy:
+    """For a URL from our own settings: whoever runs us may name any network. What leads to ourselves, or nowhere, may not."""
+    return replace(policy(), allowed=EVERYWHERE)
 
 
 def check_url(url: str, *, allowed: ProbePolicy | None = None) -> str:
@@ -76,6 +87,7 @@ def check_url(url: str, *, allowed: ProbePolicy | None = None) -> str:
     return checked
 
 
+@counted
 async def fetch(
     method: str,
     url: str,
@@ -85,24 +97,27 @@ async def fetch(
     timeout: float = 2.0,
     limit_bytes: int = 2**20,
     allowed: ProbePolicy | None = None,
+    any_port: bool = False,
     resolver: Resolver = resolve,
 ) -> Fetched:
     """One request on a connection of its own. `timeout` (seconds) bounds all of it, `limit_bytes` the answer's body.
+    `allowed` and `any_port` are widened for a URL of our own settings alone (`operators_own`).
 
     Raises Refused for what must not be asked, Unreachable when no usable answer came.
     """
-    target = parse(url)
+    target = parse(url, any_port=any_port)
     _spend(target)
     backend = _Pinned(allowed or policy(), resolver, target.netloc)
     try:
         async with asyncio.timeout(timeout):
             return await _exchange(backend, method, target, headers or {}, body, limit_bytes)
     except TimeoutError:
-        raise _unusable(target, "timeout") from None
+        raise _unusable(target, "timeout", connected=backend.connected) from None
     except (httpcore.LocalProtocolError, UnicodeEncodeError):
         raise Refused("a header or the path of the request is malformed", code="malformed") from None
     except (OSError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, ssl.SSLError) as failure:
-        raise _unusable(target, REFUSED if _was_refused(failure) else type(failure).__name__) from None
+        why = REFUSED if _was_refused(failure) else type(failure).__name__
+        raise _unusable(target, why, connected=backend.connected) from None
 
 
 def _spend(target: Target) -> None:
@@ -154,6 +169,7 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         self._resolver = resolver
         self._netloc = netloc
         self._inner = httpcore.AnyIOBackend()
+        self.connected = False
 
     async def connect_tcp(
         self,
@@ -165,7 +181,7 @@ class _Pinned(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         if parse_ip(host) is not None:
             _check_address(host, port, self._allowed)
-            return await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
+            return await self._connect(host, port, timeout, local_address, socket_options)
         found = await self._resolver(host)
         usable = [ip for ip in found if self._allowed.may_probe(ip, port, source_ip="")]
         if found and not usable:
@@ -174,10 +190,15 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         failure: Exception = OSError("no address")
         for ip in usable:
             try:
-                return await self._inner.connect_tcp(ip, port, timeout, local_address, socket_options)
+                return await self._connect(ip, port, timeout, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as problem:
                 failure = problem
         raise failure
+
+    async def _connect(self, *where: Any) -> httpcore.AsyncNetworkStream:
+        stream = await self._inner.connect_tcp(*where)
+        self.connected = True
+        return stream
 
     async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
         raise Refused("only TCP is spoken to others", code="forbidden")
@@ -201,8 +222,8 @@ def _was_refused(failure: BaseException | None) -> bool:
     return False
 
 
-def _unusable(target: Target, why: str) -> Unreachable:
-    return Unreachable(f"no usable answer came from {target.netloc}", why=why)
+def _unusable(target: Target, why: str, *, connected: bool = True) -> Unreachable:
+    return Unreachable(f"no usable answer came from {target.netloc}", why=why, connected=connected)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from controlplane.domain.addresses import parse_ip
 from controlplane.domain.contact import Contact, combine
 from controlplane.probes.names import resolve
 from controlplane.probes.networks import ProbePolicy
+from controlplane.probes.places import Places
 from controlplane.probes.timing import Timing
 from controlplane.probes.zmtp import greet_address
 
@@ -75,7 +76,7 @@ class Prober:
     """Asks addresses whether a rank is there. One per process and event loop.
 
     A target that the policy forbids, or whose source has spent its budget, is UNPROBED: no evidence either
-    way. `timeout` (seconds) bounds each probe from the moment it gets its place among `concurrency`.
+    way. `timeout` (seconds) bounds each probe from the moment it gets one of `places`.
     """
 
     def __init__(
@@ -83,13 +84,13 @@ class Prober:
         policy: ProbePolicy,
         *,
         timeout: float = 1.0,
-        concurrency: int = 64,
+        places: Places | None = None,
         budget: Budget | None = None,
     ) -> None:
         self.policy = policy
         self.timeout = timeout
         self.timing = Timing()
-        self._places = asyncio.Semaphore(concurrency)
+        self._places = places or Places(64, 192)
         self._purse = Purse(budget or Budget())
         self._asking: dict[tuple[str, int], asyncio.Task[Contact]] = {}
         # When each address may be asked again, the longest unasked first.
@@ -102,11 +103,14 @@ class Prober:
         # A look-up costs as much as a probe, and is bounded and budgeted like one.
         if not self._purse.spend(target.source, now=asyncio.get_running_loop().time()):
             return Contact.UNPROBED
+        place = await self._places.take()
         try:
-            async with self._places, asyncio.timeout(self.timeout):
+            async with asyncio.timeout(self.timeout):
                 addresses = await resolve(target.host)
         except (OSError, TimeoutError):
             return Contact.UNREACHED
+        finally:
+            place.give_back()
         return combine(await asyncio.gather(*(self._probe_address(ip, target) for ip in addresses)))
 
     async def probe_many(self, targets: Iterable[Target]) -> dict[Target, Contact]:
@@ -143,11 +147,14 @@ class Prober:
         if len(self._due) > MAX_REMEMBERED:
             self._due.popitem(last=False)
         await asyncio.sleep(begin - loop.time())
-        async with self._places:
+        place = await self._places.take()
+        try:
             began = loop.time()
             contact = await greet_address(ip, port, deadline=began + self.timeout)
             self.timing.heard(contact, loop.time() - began)
             return contact
+        finally:
+            place.give_back()
 
 
 def is_local_address(ip: str) -> bool:

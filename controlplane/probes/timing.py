@@ -6,22 +6,28 @@ import math
 from collections import deque
 
 from controlplane.domain.contact import Contact
+from controlplane.metrics.meters import Histogram
+from controlplane.metrics.of_bootstrap import PROBE_SECONDS
 
 KEPT = 4096
 
 
 class Timing:
-    """`asked` and `unanswered` only grow. `took` (seconds) holds the latest answers since it was emptied last."""
+    """`took` (seconds) holds the latest answers since it was emptied last; all else only grows."""
 
     def __init__(self) -> None:
         self.asked = 0
         self.unanswered = 0
+        self.heard_as = dict.fromkeys(Contact, 0)
+        self.answers = Histogram(PROBE_SECONDS.bounds)
         self.took: deque[float] = deque(maxlen=KEPT)
 
     def heard(self, contact: Contact, seconds: float) -> None:
         self.asked += 1
+        self.heard_as[contact] += 1
         if contact is Contact.UP:
             self.took.append(seconds)
+            self.answers.observe(seconds)
         else:
             self.unanswered += 1
 

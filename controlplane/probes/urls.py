@@ -42,8 +42,8 @@ class Target:
         return (self.path or "/") + (f"?{self.query}" if self.query else "")
 
 
-def parse(url: str) -> Target:
-    """The parts of an http or https URL, or Refused.
+def parse(url: str, *, any_port: bool = False) -> Target:
+    """The parts of an http or https URL, or Refused. `any_port`: also one on which no engine listens.
 
     >>> parse("HTTP://[FD00::1]:30000/v1").url
     'http://[fd00::1]:30000/v1'
@@ -64,7 +64,8 @@ def parse(url: str) -> Target:
         raise Refused("the URL must not hold a user or a password", code="malformed")
     host = canonical_host(parts.hostname or "")
     port = DEFAULT_PORTS[parts.scheme] if given is None else given
-    _check_port(port)
+    if not any_port:
+        _check_port(port)
     return Target(parts.scheme, host, port, parts.path, parts.query)
 
 

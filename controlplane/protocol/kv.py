@@ -163,6 +163,15 @@ def read_route_query(query: bytes) -> tuple[Slot, tuple[str, ...]] | None:
     return Slot(*(lenient_int(text, name) for text, name in zip(texts, QUERY_NAMES, strict=True))), texts
 
 
+def asks_for_topology(query: bytes) -> bool:
+    """Whether `GET /route` asks for what all ranks share, and not for one of them."""
+    try:
+        asked = read_route_query(query)
+    except Refused:
+        return False
+    return asked is not None and asked[0] == ALL
+
+
 def read_bind(body: bytes) -> tuple[int, int]:
     """`POST /register_dp_rank`: room 0 … 2^63−1 and DP rank."""
     b: BindBody = decoded(BIND, body, "POST /register_dp_rank")

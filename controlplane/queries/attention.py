@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -12,15 +12,22 @@ from django.db import connections
 
 from controlplane.databases import READER
 from controlplane.domain import attention_fleet as beside
+from controlplane.domain.alarms import key_of
 from controlplane.domain.attention import Concern, most_harm_first
+from controlplane.domain.attention_engines import withheld
 from controlplane.domain.attention_fleet import ChooserSeen, DrainSeen, Refusal
 from controlplane.domain.attention_instances import of_instances
-from controlplane.domain.attention_seen import InstanceSeen, LaunchSeen
+from controlplane.domain.attention_seen import EngineSeen, InstanceSeen, LaunchSeen
+from controlplane.domain.attention_tasks import LateWorkers, of_late_workers
+from controlplane.domain.engine_health import State
 from controlplane.domain.observed import observed
 from controlplane.ledger.tail import head
 
-from . import drains, gateways, routers
+from . import alarms, clockwork, drains, gateways, routers, workers
+from .alarms import AlarmSeen
+from .clockwork import TaskRow
 from .drains import DrainRow
+from .engine_health import EngineRow
 from .gateways import GatewayRow
 from .memo import Memo, weighed
 from .pairing import Pairing, pairing
@@ -60,6 +67,9 @@ class Scene:
     newest: Mapping[tuple[int, int], float]
     troubled: Mapping[str, float]
     refusals: tuple[Refusal, ...]
+    tasks: tuple[TaskRow, ...] = ()
+    late: tuple[LateWorkers, ...] = ()
+    alarms: Mapping[str, AlarmSeen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,8 @@ class Attention:
     concerns: tuple[Concern, ...]
     total: int
     states: Mapping[str, int]
+    alarms: Mapping[str, AlarmSeen] = field(default_factory=dict)
+    """By the key of their cause: those that are not over."""
 
 
 _SCENE: Memo[Scene] = Memo()
@@ -87,10 +99,17 @@ def forget() -> None:
 def attention(there: Scene, *, now: float, limit: int = 20) -> Attention:
     """Those with the most harm, of all that the rules find in a scene."""
     found = most_harm_first(concerns(there, now=now))
+    found = [_since(one, there.alarms) for one in found]
     states: dict[str, int] = defaultdict(int)
     for one in found:
         states[one.state] += 1
-    return Attention(tuple(found[:limit]), len(found), dict(states))
+    return Attention(tuple(found[:limit]), len(found), dict(states), there.alarms)
+
+
+def _since(one: Concern, known: Mapping[str, AlarmSeen]) -> Concern:
+    """Where no rule knows since when it is so, it is since we have seen it."""
+    alarm = known.get(key_of(one)) if one.since is None else None
+    return replace(one, since=alarm.began_at) if alarm is not None else one
 
 
 def concerns(there: Scene, *, now: float) -> Iterator[Concern]:
@@ -99,7 +118,12 @@ def concerns(there: Scene, *, now: float) -> Iterator[Concern]:
     seen = [instance_seen(row, there) for row in there.weighed.rows if not row.instance.retired]
     yield from beside.leadership(leads=leader.leads(now), holder=leader.holder, heard_at=leader.stamp or None)
     yield from beside.nothing_left(seen)
+    # Where nothing is to be kept, and nothing ever ran, nothing is amiss.
+    if seen or clockwork.heard_at(there.tasks) is not None:
+        yield from clockwork.concerns(there.tasks, now=now)
+    yield from of_late_workers(there.late)
     yield from of_instances(seen, now=now)
+    yield from withheld(seen)
     yield from beside.of_drains(map(_drain_seen, there.drains), now=now)
     yield from beside.of_choosers(_choosers(there, now))
     yield from beside.of_pairs(there.pairing.misfits)
@@ -115,6 +139,7 @@ def observed_of(row: RoutableRow) -> str:
         owing=one.debt_since is not None,
         sessions=one.sessions,
         conflicts=one.conflicts,
+        engine=State(one.engine.state),
     )
 
 
@@ -136,6 +161,20 @@ def instance_seen(row: RoutableRow, there: Scene) -> InstanceSeen:
         conflicts=one.conflicts,
         gone=_gone(one.left),
         hosts=tuple(sorted({rank.ip for rank in one.left})),
+        engine=_engine_seen(one.engine),
+    )
+
+
+def _engine_seen(engine: EngineRow) -> EngineSeen | None:
+    if not engine.at:
+        return None
+    return EngineSeen(
+        state=State(engine.state),
+        sentence=engine.sentence,
+        since=engine.since,
+        why=engine.why,
+        withheld_since=engine.withheld_since,
+        fails=engine.fails,
     )
 
 
@@ -214,6 +253,9 @@ def _read_scene(now: float, revision: int) -> Scene:
         {(id_, number): at for id_, number, at in _read(NEWEST)},
         dict(_read(TROUBLED, [revision - LOOK_BACK, '%"contact":"up"%'])),
         _refusals(_read(REFUSED, [revision - LOOK_BACK, now - LATELY_SECONDS])),
+        clockwork.listing(),
+        workers.late_by_instance(),
+        alarms.seen(),
     )
 
 

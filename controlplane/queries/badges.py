@@ -1,15 +1,15 @@
-"""The few numbers that stand around every page, in one query: what waits for somebody, and how our own processes do."""
+"""The few numbers that stand around every page, in two queries: what waits for somebody, and how our own processes do."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.core.cache import cache
 from django.db import connections
 
 from controlplane.databases import READER
 
+from . import clockwork
 from .rows import LeaderRow
 
 COUNTS = """SELECT
@@ -17,12 +17,9 @@ COUNTS = """SELECT
  (SELECT COUNT(*) FROM controlplane_engineinfo WHERE state = 'conflict'),
  (SELECT COUNT(*) FROM controlplane_gateway WHERE left_at IS NULL AND %s - seen_at > lease_seconds),
  (SELECT COUNT(*) FROM controlplane_router WHERE problem <> '' OR state = 'away'),
- (SELECT expires_at FROM controlplane_lease WHERE name = 'bootstrap')"""
-
-PULSE = "pdcp-clockwork"
-"""The cache key under which the clockwork (Celery) leaves when it last ended a task, in epoch seconds."""
-
-CLOCKWORK_LEASE_SECONDS = 10.0
+ (SELECT expires_at FROM controlplane_lease WHERE name = 'bootstrap'),
+ (SELECT COUNT(*) FROM controlplane_alarm
+  WHERE resolved_at IS NULL AND raised_at IS NOT NULL AND acknowledged_at IS NULL)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +39,24 @@ class Badges:
     """Gateways whose lease is over, and routers that are away or out of step."""
 
     processes: tuple[ProcessRow, ...]
+    new_alarms: int = 0
+    """Alarms that are open, and that nobody has acknowledged."""
 
 
 def badges(*, now: float) -> Badges:
-    """One query, and one look into the cache, which may be away."""
     with connections[READER].cursor() as cursor:
         cursor.execute(COUNTS, [now])
-        drains, conflicts, silent, routers, stamp = cursor.fetchone()
+        drains, conflicts, silent, routers, stamp, alarms = cursor.fetchone()
     leader = LeaderRow("", 0, stamp or 0.0, settings.PDCP_LEASE_SECONDS)
-    beat = _pulse()
+    tasks = clockwork.listing()
     return Badges(
         drains,
         conflicts,
         silent + routers,
         (
             ProcessRow("bootstrap", leader.stamp or None, leader.leads(now)),
-            ProcessRow("clockwork", beat, beat is not None and now - beat <= CLOCKWORK_LEASE_SECONDS),
+            ProcessRow("clockwork", clockwork.heard_at(tasks), clockwork.is_fine(tasks, now=now)),
             ProcessRow("web", now, True),
         ),
+        alarms,
     )
-
-
-def _pulse() -> float | None:
-    try:
-        found = cache.get(PULSE)
-    except Exception:
-        # Redis is away: nothing tells, and pages are shown all the same.
-        return None
-    return float(found) if isinstance(found, int | float) else None

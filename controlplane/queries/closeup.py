@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from . import explain, fleet, routable
+from . import explain, fleet, routable, workers
 from .cells import LaunchCells, open_launches
 from .routable import RoutableRow
 from .rows import InstanceRow, LaunchRow, LeaderRow, RankRow
+from .workers import Beating
 
 LAUNCHES = 20
 
@@ -22,6 +23,7 @@ class CloseUp:
     seats: tuple[RankRow, ...]
     launches: tuple[LaunchRow, ...]
     story: tuple[str, ...]
+    workers: Beating = field(default_factory=Beating)
 
     @property
     def instance(self) -> InstanceRow:
@@ -47,6 +49,7 @@ def look(name: str, *, now: float) -> CloseUp:
         ended = [launch.number for launch in launches[:1] if launch.ended_at is not None]
         gone = [rank for rank in seats if rank.left_at is not None]
         gone += fleet.departed(instance.id, ended, term=term)
+        beating = workers.beating(name)
     story = explain.explain(
         instance,
         [rank for rank in seats if rank.left_at is None],
@@ -55,4 +58,6 @@ def look(name: str, *, now: float) -> CloseUp:
         leader=found.leader,
         now=now,
     )
-    return CloseUp(row, found.leader, found.revision, seats, launches, tuple(story))
+    if not instance.retired:
+        story += workers.told(beating, now=now)
+    return CloseUp(row, found.leader, found.revision, seats, launches, tuple(story), beating)

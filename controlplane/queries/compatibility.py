@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from controlplane.domain.compatibility import Compatibility, compare
 from controlplane.domain.decodes import NAMES, NOBODY_SAID, UNKNOWN, Decode, read, stored
@@ -92,14 +93,25 @@ def known(row: RoutableRow | None, posted: Decode | None) -> tuple[str, Decode]:
     """What is known of a decode, and from whom."""
     if posted is not None:
         return "posted", posted
-    seen = row.instance.observation if row is not None and row.role == "decode" else None
-    told = {name: value for name, value in seen.said.items() if name in NAMES} if seen is not None else {}
+    told = _told(row)
     if told:
         return "observed", read(told)
     current = row.instance.current if row is not None else None
     if current is not None:
         return "stored", stored(current.topology, SharedFacts(**current.facts))
     return "nobody", NOBODY_SAID
+
+
+def _told(row: RoutableRow | None) -> dict[str, Any]:
+    """What the engine of a decode says of itself, to whoever asked it."""
+    if row is None or row.role != "decode":
+        return {}
+    seen = row.instance.observation
+    for said in (seen.said if seen is not None else {}, row.instance.engine.told):
+        told = {name: value for name, value in said.items() if name in NAMES}
+        if told:
+            return told
+    return {}
 
 
 class Compared:

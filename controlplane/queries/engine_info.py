@@ -21,6 +21,7 @@ class SessionRow:
     total_bytes: int
     old_style: bool
     greeted: bool
+    contact: str
     state: str
     at: float
     ended_at: float | None

@@ -10,7 +10,15 @@ import msgspec
 from controlplane.domain.topology import Slot
 from controlplane.ledger.tail import Cursor, EventRow, after, head, latest
 
-from . import telling_access, telling_drains, telling_gateways
+from . import (
+    telling_access,
+    telling_alarms,
+    telling_drains,
+    telling_engines,
+    telling_gateways,
+    telling_retention,
+    telling_workers,
+)
 from .wording import address, counted, listing
 
 __all__ = ["Cursor", "EventRow", "after", "head", "latest", "sentence"]
@@ -21,6 +29,7 @@ ASKED = {
     "supersede": "put the candidate launch in charge",
     "readmit": "register {what} again, if they answer",
     "reregister": "have {what} register again",
+    "purge": "purge it: {what} leaves, and nothing is called so any more",
 }
 CONTACTS = {
     "up": "answers",
@@ -79,12 +88,14 @@ def _added(d: Data) -> str:
     return f"{said}, observed at {seen}" if seen else said
 
 
+REACHED = ("own_port", "host_alias", "engine_url", "observed_url", "observed_engine_info_url")
+PROBED = ("probe_seconds", "fail_after", "pass_after")
+
+
 def _changed(d: Data) -> str:
     before = d.get("before", {})
     moved = [
-        f"{key} {before[key]} → {d[key]}"
-        for key in ("own_port", "host_alias", "engine_url", "observed_url", "observed_engine_info_url")
-        if key in before and before[key] != d[key]
+        f"{key} {before[key]} → {d[key]}" for key in (*REACHED, *PROBED) if key in before and before[key] != d[key]
     ]
     moved += ["the API key of its engine"] if d.get("engine_key_changed") else []
     return f"{d['name']} was changed: {listing(moved)}"
@@ -142,6 +153,10 @@ TELL: Mapping[str, Callable[[Data], str]] = {
     ),
     "engine.retired": lambda d: f"session {d['session']} of rank {d['rank']} ended: {d['reason']}",
     **telling_access.TELL,
+    **telling_alarms.TELL,
     **telling_drains.TELL,
+    **telling_engines.TELL,
     **telling_gateways.TELL,
+    **telling_retention.TELL,
+    **telling_workers.TELL,
 }

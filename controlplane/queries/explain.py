@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from . import fleet, telling_standing
+from . import fleet, telling_engines, telling_pairs, telling_standing, workers
 from .events import CONTACTS
 from .rows import InstanceRow, LaunchRow, LeaderRow, RankRow
 from .wording import ago, counted, listing, slot_name, span
@@ -26,7 +26,10 @@ def explain_instance(name: str, *, now: float) -> list[str]:
         numbers = [launch.number for launch in (instance.current, instance.candidate, *last) if launch is not None]
         present = fleet.ranks(instance.id, term=term)
         gone = fleet.departed(instance.id, numbers, term=term)
-    return explain(instance, present, gone, last[0] if last else None, leader=found.leader, now=now)
+        beating = workers.beating(name)
+        apart = [] if instance.retired else telling_pairs.told(name, instance.role, now=now)
+    story = explain(instance, present, gone, last[0] if last else None, leader=found.leader, now=now)
+    return story if instance.retired else [*story, *apart, *workers.told(beating, now=now)]
 
 
 def explain(
@@ -47,6 +50,7 @@ def explain(
     if not leader.leads(now):
         said.append(who_leads(leader, now=now))
     said += _observed(instance, now=now)
+    said += telling_engines.told(instance.engine, now=now)
     said += telling_standing.told(instance, now=now)
     current, candidate = instance.current, instance.candidate
     if current is None and last is not None:

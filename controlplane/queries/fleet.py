@@ -18,7 +18,8 @@ from controlplane.domain.errors import Refused
 from controlplane.domain.topology import Slot, Topology
 from controlplane.models import Instance
 
-from . import standing
+from . import engine_health, standing
+from .archived import ARCHIVED, REGISTERED
 from .rows import ClaimRow, FleetRow, InstanceRow, LaunchRow, LeaderRow, ObservationRow, RankRow
 
 LATELY_SECONDS = 900.0
@@ -126,14 +127,15 @@ def departed(instance_id: int, launches: list[int], *, term: int) -> tuple[RankR
 
 def launches(instance_id: int, *, before: int | None = None, limit: int = 20) -> tuple[LaunchRow, ...]:
     """The launches of an instance, the newest first, ended ones included; only those of lower numbers than `before`."""
-    older = " AND l.number < %s" if before is not None else ""
-    sql = f"{LAUNCH} WHERE l.instance_id = %s{older} ORDER BY l.number DESC LIMIT %s"
-    counts = """SELECT r.launch, COUNT(*) FROM controlplane_rank r
-        WHERE r.instance_id = %s AND r.launch BETWEEN %s AND %s AND r.left_at IS NULL GROUP BY r.launch"""
+    one = [instance_id, *([before] if before is not None else [])]
+    own = f" WHERE l.instance_id = %s{' AND l.number < %s' if before is not None else ''}"
+    # Of each half the newest only: an archive may be long.
+    halves = [f"SELECT * FROM ({half}{own} ORDER BY l.number DESC LIMIT %s) AS half" for half in (LAUNCH, ARCHIVED)]
+    sql = f"{halves[0]} UNION ALL {halves[1]} ORDER BY 2 DESC LIMIT %s"
     with snapshot():
-        found = _read(sql, [instance_id, *([before] if before is not None else []), limit])
+        found = _read(sql, [*one, limit, *one, limit, limit])
         shown = [instance_id, found[-1][1], found[0][1]] if found else [instance_id, 0, 0]
-        registered = dict(_read(counts, shown))
+        registered = dict(_read(REGISTERED, [*shown, *shown]))
         return tuple(_launch(values, registered.get(values[1], 0), ()) for values in found)
 
 
@@ -170,6 +172,7 @@ class _Parts:
         self.left = self._ranks(LEFT.format(more=own), [since, since])
         turned = _read(REASONS.format(more=owing))
         self.reasons = {name: str(msgspec.json.decode(data)["reason"]) for name, data in turned}
+        self.engines = engine_health.stored(only)
         sessions = _read(SESSIONS.format(more=published))
         self.sessions = {id_: (int(live), int(conflicts)) for id_, live, conflicts in sessions}
 
@@ -199,6 +202,10 @@ class _Parts:
             observed_url=row.observed_url,
             observed_engine_info_url=row.observed_engine_info_url,
             observation=_observation(row),
+            engine=engine_health.row_of(row, self.engines.get(row.pk)),
+            probe_seconds=row.probe_seconds,
+            fail_after=row.fail_after,
+            pass_after=row.pass_after,
             intent_actor=row.intent_actor,
             intent_reason=row.intent_reason,
             intent_at=row.intent_at,

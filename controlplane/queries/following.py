@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.ledger.tail import Cursor, EventRow, after, head
+from controlplane.domain.errors import Refused
+from controlplane.ledger.tail import Cursor, EventRow, after, first, head
 
 BATCH = 500
 
@@ -17,6 +18,17 @@ class Polled:
     events: list[EventRow]
     more: bool = False
     replaced: bool = False
+
+
+def check_follows(revision: int, newest: int) -> None:
+    """Refuse (cursor_gone) when the event right after this revision went because it was old."""
+    oldest = first() if revision < newest else revision
+    if oldest > revision + 1:
+        raise Refused(
+            f"the ledger is kept from revision {oldest} on: what came right after {revision} is gone; begin there, or read"
+            " the fleet as it is",
+            code="cursor_gone",
+        )
 
 
 class Follower:
@@ -31,10 +43,12 @@ class Follower:
         self.cursor: Cursor | None = None
 
     def poll(self) -> Polled:
-        """What was committed since the last poll. Raises what the database raises; then nothing was skipped."""
+        """What was committed since the last poll. Raises what the database raises; then nothing was skipped. Refuses
+        (cursor_gone) to start where what comes next is not kept any more."""
         now = head()
         if self.cursor is None:
             start = now.revision if self._start is None else min(self._start, now.revision)
+            check_follows(start, now.revision)
             self.cursor = Cursor(now.ledger_id, start)
         elif self.cursor.ledger_id != now.ledger_id or now.revision < self.cursor.revision:
             # A restored backup or a failover: what was read is not what is true now.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Max, QuerySet
 
 from controlplane.databases import READER, TRAFFIC
 from controlplane.domain.errors import Refused
-from controlplane.models import Instance, RoomBinding, RoomCollision
+from controlplane.models import Instance, RoomBinding, RoomCollision, RoomReuse
 
 MAX_ROOM = 2**63 - 1
 MOST = 1000
@@ -26,6 +27,22 @@ class CollisionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReuseRow:
+    """A binding of a room whose earlier one was over: expired, or evicted before that, for there were too many."""
+
+    before: int
+    after: int
+    over: str
+    expired_at: float
+    at: float
+
+    @property
+    def late(self) -> bool:
+        """The same DP rank again: rather a late word of the same request than another one."""
+        return self.before == self.after
+
+
+@dataclass(frozen=True, slots=True)
 class RoomRow:
     """The last binding of a room in one instance; `live` says whether the wire still answers with it."""
 
@@ -35,6 +52,7 @@ class RoomRow:
     expires_at: float
     live: bool
     collisions: tuple[CollisionRow, ...] = ()
+    reuses: tuple[ReuseRow, ...] = ()
 
 
 def find_room(room: int, *, now: float) -> tuple[RoomRow, ...]:
@@ -47,6 +65,9 @@ def find_room(room: int, *, now: float) -> tuple[RoomRow, ...]:
     collisions: dict[int, list[CollisionRow]] = defaultdict(list)
     for collision in RoomCollision.objects.using(TRAFFIC).filter(room=room).order_by("id"):
         collisions[collision.instance_id].append(CollisionRow(collision.before, collision.after, collision.at))
+    reuses: dict[int, list[ReuseRow]] = defaultdict(list)
+    for reuse in RoomReuse.objects.using(TRAFFIC).filter(room=room).order_by("id"):
+        reuses[reuse.instance_id].append(_reuse(reuse))
     names = _names(binding.instance_id for binding in bindings)
     rows = [
         RoomRow(
@@ -56,6 +77,7 @@ def find_room(room: int, *, now: float) -> tuple[RoomRow, ...]:
             binding.expires_ms / 1000,
             binding.expires_ms > now * 1000,
             tuple(collisions[binding.instance_id]),
+            tuple(reuses[binding.instance_id]),
         )
         for binding in bindings
     ]
@@ -86,6 +108,16 @@ class CollidedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReusedRow:
+    """A room that came back after its binding was over."""
+
+    id: int
+    instance: str
+    room: int
+    reuse: ReuseRow
+
+
+@dataclass(frozen=True, slots=True)
 class RoomPage:
     """The newest first; `next` asks for older ones, empty at the end. A page may hold fewer than asked for, and go on."""
 
@@ -96,6 +128,12 @@ class RoomPage:
 @dataclass(frozen=True, slots=True)
 class CollisionPage:
     rows: tuple[CollidedRow, ...]
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReusePage:
+    rows: tuple[ReusedRow, ...]
     next: str
 
 
@@ -121,8 +159,26 @@ def live_rooms(instance: str, *, now: float, after: str = "", limit: int = 100) 
 
 def collisions(*, instance: str = "", room: int | None = None, after: str = "", limit: int = 100) -> CollisionPage:
     """Rooms that were bound to another rank while their first binding was alive, the newest first."""
+    rows = _seen(RoomCollision.objects.using(TRAFFIC).all(), instance, room, after, limit)
+    names = _names(row.instance_id for row in rows)
+    shown = tuple(
+        CollidedRow(row.pk, names[row.instance_id], row.room, row.before, row.after, row.at) for row in rows[:limit]
+    )
+    return CollisionPage(shown, str(shown[-1].id) if len(rows) > limit else "")
+
+
+def reuses(*, instance: str = "", room: int | None = None, after: str = "", limit: int = 100) -> ReusePage:
+    """Rooms that were bound once more after their binding was over, the newest first."""
+    rows = _seen(RoomReuse.objects.using(TRAFFIC).all(), instance, room, after, limit)
+    names = _names(row.instance_id for row in rows)
+    shown = tuple(ReusedRow(row.pk, names[row.instance_id], row.room, _reuse(row)) for row in rows[:limit])
+    return ReusePage(shown, str(shown[-1].id) if len(rows) > limit else "")
+
+
+def _seen(rows: QuerySet[Any], instance: str, room: int | None, after: str, limit: int) -> list[Any]:
+    """One more than asked for, if there is one."""
     _check_limit(limit)
-    found = RoomCollision.objects.using(TRAFFIC).filter(id__lt=_before(after)).order_by("-id")
+    found = rows.filter(id__lt=_before(after)).order_by("-id")
     if instance:
         known = Instance.objects.using(READER).filter(name=instance).first()
         if known is None:
@@ -130,12 +186,11 @@ def collisions(*, instance: str = "", room: int | None = None, after: str = "", 
         found = found.filter(instance_id=known.pk)
     if room is not None:
         found = found.filter(room=room)
-    rows = list(found[: limit + 1])
-    names = _names(row.instance_id for row in rows)
-    shown = tuple(
-        CollidedRow(row.pk, names[row.instance_id], row.room, row.before, row.after, row.at) for row in rows[:limit]
-    )
-    return CollisionPage(shown, str(shown[-1].id) if len(rows) > limit else "")
+    return list(found[: limit + 1])
+
+
+def _reuse(row: RoomReuse) -> ReuseRow:
+    return ReuseRow(row.before, row.after, row.over, row.expired_at, row.at)
 
 
 def _bound_again(journal: QuerySet[RoomBinding], rooms: Iterable[int]) -> dict[int, int]:

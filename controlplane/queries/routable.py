@@ -12,8 +12,9 @@ from django.db import connections
 
 from controlplane.databases import READER
 from controlplane.domain import routable as domain
+from controlplane.domain.engine_health import State
 from controlplane.domain.errors import Refused
-from controlplane.domain.routable import Breaker, Health, Registration, Subject, Verdict, Wish
+from controlplane.domain.routable import Breaker, Engine, Health, Registration, Subject, Verdict, Wish
 
 from . import fleet
 from .choosers import Choosers
@@ -265,6 +266,7 @@ def _subject(
         role=row.role,
         registration=registration,
         health=health,
+        engine=_engine(row, now),
         groups=tuple(range(current.topology.dp)) if current is not None else (),
         wishes=(wish, *(Wish(g.intent, g.group, g.actor, g.reason, g.at) for g in row.groups)),
         breakers=tuple(
@@ -274,6 +276,13 @@ def _subject(
         watched=leader.leads(now),
         watched_at=leader.stamp or None,
     )
+
+
+def _engine(row: InstanceRow, now: float) -> Engine | None:
+    at = row.engine
+    if not at.at:
+        return None
+    return Engine(State(at.state), at.sentence, at.since, at.asked_at, at.is_old(now))
 
 
 def _as_if(subject: Subject, wishes: Collection[Wish]) -> Subject:

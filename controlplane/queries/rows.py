@@ -8,6 +8,7 @@ from typing import Any
 
 from controlplane.domain.topology import Slot, Topology
 
+from .engine_health import EngineRow
 from .standing import BreakerRow, GroupRow, OpenDrainRow
 from .wording import address, listing, slot_name
 
@@ -137,6 +138,10 @@ class InstanceRow:
     observed_url: str = ""
     observed_engine_info_url: str = ""
     observation: ObservationRow | None = None
+    engine: EngineRow = field(default_factory=EngineRow)
+    probe_seconds: float | None = None
+    fail_after: int | None = None
+    pass_after: int | None = None
     intent_actor: str = ""
     intent_reason: str = ""
     intent_at: float | None = None

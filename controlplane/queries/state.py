@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 from django.db import connections
-from django.db.models import Min
 
 from controlplane.databases import READER
 from controlplane.domain import fleetstate
@@ -16,6 +15,7 @@ from controlplane.domain.fleetstate import State, scope
 from controlplane.ledger.tail import Cursor, EventRow, head
 from controlplane.models import Event
 
+from . import kept
 from .fleet import snapshot
 from .standing import scope as group_scope
 
@@ -24,8 +24,8 @@ PIECE = 2000
 
 INSTANCES = """
 SELECT i.id, i.name, i.role, i.intent, i.own_port, i.host_alias, i.engine_url, i.observed_url,
- i.observed_engine_info_url, i.version, i.debt_since, i.debt_hold
-FROM controlplane_instance i{where} ORDER BY i.name"""
+ i.observed_engine_info_url, i.version, i.debt_since, i.debt_hold, COALESCE(h.state, 'unknown'), COALESCE(h.why, '')
+FROM controlplane_instance i LEFT JOIN controlplane_enginehealth h ON h.instance_id = i.id{where} ORDER BY i.name"""
 GROUPS = """
 SELECT i.name, x."group", x.intent FROM controlplane_groupintent x JOIN controlplane_instance i ON i.id = x.instance_id{where}
 ORDER BY i.name, x."group\""""
@@ -46,11 +46,14 @@ AND x.ended_at IS NULL AND r.left_at IS NULL"""
 ENGINES = """
 SELECT i.name, x.rank, x.state, x.session, x.epoch, x.digest, x.tensors, x.total_bytes, x.old_style
 FROM controlplane_engineinfo x JOIN controlplane_instance i ON i.id = x.instance_id{where} AND x.state <> 'retired'"""
+LATE_WORKERS = """
+SELECT i.name, x.worker, x.slots, x.late_since FROM controlplane_workerlease x
+JOIN controlplane_instance i ON i.id = x.instance_id{where} AND x.late_since IS NOT NULL"""
 GATEWAYS = "SELECT name, url FROM controlplane_gateway WHERE left_at IS NULL ORDER BY name"
 ROUTERS = """
 SELECT r.name, r.url, m.instance FROM controlplane_router r
 LEFT JOIN controlplane_routermember m ON m.router_id = r.id AND m.wanted ORDER BY r.name, m.instance"""
-OF_INSTANCES = (INSTANCES, GROUPS, DRAINS, BREAKERS, LAUNCHES, RANKS, ENGINES)
+OF_INSTANCES = (INSTANCES, GROUPS, DRAINS, BREAKERS, LAUNCHES, RANKS, ENGINES, LATE_WORKERS)
 KINDS_OF_ENGINE = {"live": "live", "conflict": "conflicts"}
 
 
@@ -64,39 +67,42 @@ def fleet_state(instance: str | None = None) -> tuple[Cursor, State]:
 
 
 def as_of(revision: int, instance: str | None = None, *, most: int | None = None) -> State:
-    """The state right after this revision, told by the ledger from its beginning, in at most `most` events.
+    """The state right after this revision, told by the ledger from the last stored state before it, in at most `most`
+    events.
 
-    Raises Refused: malformed for a revision that is not yet, unavailable when its beginning is gone, too_large when it
-    would take too long.
+    Raises Refused: malformed for a revision that is not yet, cursor_gone when what was then is not kept any more, too_large
+    when it would take too long.
     """
     newest = head().revision
     if not 0 <= revision <= newest:
         raise Refused(f"revision {revision} does not exist: the ledger is at {newest}", code="malformed")
-    return fleetstate.follow(fleetstate.empty(), _from_the_beginning(revision, instance, most or MOST_REPLAYED))
+    base, state = kept.beginning(revision, instance)
+    state = fleetstate.follow(state, _events_between(base, revision, instance, most or MOST_REPLAYED))
+    # Old events may have gone meanwhile, from the beginning on: then some of these were missing.
+    kept.check_kept(base, revision)
+    return state
 
 
 def revision_at(at: float) -> int:
-    """The last revision that was written at this moment or before; 0 when there was none.
+    """The last revision that was written at this moment (epoch seconds) or before; 0 when none that is kept was."""
+    return kept.revision_at(at)
 
-    Clocks of several writers are only nearly one: of events out of order the later revision counts.
-    """
-    # Backwards from the end, where people look: there is no index by time.
-    newest = Event.objects.using(READER).filter(at__lte=at).order_by("-revision").values_list("revision", flat=True)
-    return int(newest.first() or 0)
+
+def revision_then(at: float) -> int:
+    """The same, for whoever wants to know how it was then. Raises Refused (cursor_gone) when that is not kept any more."""
+    kept.check_moment(at)
+    return kept.revision_at(at)
 
 
 def state_at(at: float, instance: str | None = None) -> tuple[int, State]:
     """The state at a moment (epoch seconds), and its revision. Raises Refused as as_of() does."""
-    revision = revision_at(at)
+    revision = revision_then(at)
     return revision, as_of(revision, instance)
 
 
-def _from_the_beginning(revision: int, instance: str | None, most: int) -> Iterator[EventRow]:
-    events = Event.objects.using(READER).filter(revision__lte=revision)
-    first = events.aggregate(first=Min("revision"))["first"]
-    if revision and first != 1:
-        raise Refused("the beginning of the ledger is not kept any more, so nobody can tell", code="unavailable")
-    count = revision
+def _events_between(base: int, revision: int, instance: str | None, most: int) -> Iterator[EventRow]:
+    events = Event.objects.using(READER).filter(revision__gt=base, revision__lte=revision)
+    count = revision - base
     if instance is not None:
         # What gateways and routers do is about nobody in particular, and about everybody.
         events = events.filter(instance__in=(instance, ""))
@@ -107,7 +113,7 @@ def _from_the_beginning(revision: int, instance: str | None, most: int) -> Itera
             " nearer to the beginning",
             code="too_large",
         )
-    found, last = events.order_by("revision").values_list("revision", "at", "kind", "instance", "data"), 0
+    found, last = events.order_by("revision").values_list("revision", "at", "kind", "instance", "data"), base
     while True:
         piece = list(found.filter(revision__gt=last)[:PIECE])
         for last, at, kind, name, data in piece:
@@ -138,6 +144,9 @@ class _Reading:
         self._registration()
         for name, rank, state, *engine in self._found[ENGINES]:
             self.instances[name]["engines"][KINDS_OF_ENGINE[state]][str(rank)] = _engine(*engine)
+        for name, worker, slots, since in self._found[LATE_WORKERS]:
+            held = [[int(axis) for axis in slot.split(".")] for slot in slots.split()]
+            self.instances[name]["late_workers"][worker] = {"slots": held, "since": since}
         return {"instances": self.instances, "gateways": self._gateways(), "routers": self._routers()}
 
     def _instance(
@@ -154,6 +163,8 @@ class _Reading:
         version: int,
         debt_since: float | None,
         debt_hold: bool,
+        engine: str,
+        why: str,
     ) -> None:
         self.instances[name] = {
             **fleetstate.newcomer(),
@@ -165,6 +176,7 @@ class _Reading:
             "observed_url": observed_url,
             "observed_engine_info_url": observed_engine_info_url,
             "version": version,
+            "engine": {"state": engine, "why": why},
             "debt": {"since": debt_since, "hold": bool(debt_hold)} if debt_since is not None else None,
         }
 

@@ -52,6 +52,8 @@ def read_place(text: str) -> int:
 def page(compressed: bytes, *, start: int = 0, text: str = "", limit: int = PAGE) -> TensorPage:
     """Tensors from `start` on. Takes about 10 ms a MB that stands before the end of the page.
 
+    Raises Refused (conflict) when what is stored is damaged.
+
     >>> stored = zlib.compress(b'{"a.w":[4096,8,2],"b.w":[8192,0,4]}')
     >>> [row.name for row in page(stored).rows], page(stored, limit=1).next
     (['a.w', 'b.w'], 1)
@@ -71,7 +73,13 @@ def _entries(compressed: bytes) -> Iterator[re.Match[bytes]]:
     machine = zlib.decompressobj()
     left, rest = b"", compressed
     while True:
-        piece = machine.decompress(rest, PIECE)
+        try:
+            piece = machine.decompress(rest, PIECE)
+        except zlib.error as problem:
+            raise Refused(
+                f"what is stored of this dictionary cannot be read ({problem}); have its worker publish it again",
+                code="conflict",
+            ) from problem
         rest = machine.unconsumed_tail
         if not piece and not rest:
             return

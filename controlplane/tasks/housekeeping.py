@@ -8,6 +8,8 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from controlplane.access import attempts, links
+from controlplane.commands.keeping import keeping
+from controlplane.commands.trimming import count
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +23,8 @@ def delete_spent_sign_in_links() -> None:
 
 @shared_task
 def delete_old_attempts_and_sessions() -> None:
-    deleted = attempts.delete_old(now=time.time())
+    now, kept = time.time(), keeping().attempts
+    deleted = count("attempts", attempts.delete_old(now=now, kept_seconds=kept), now=now) if kept else 0
     if deleted:
         log.info("old attempts deleted", count=deleted)
     # Django deletes a session when it is used after its end, and never otherwise.

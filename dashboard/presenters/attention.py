@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
+from controlplane.domain.alarms import key_of
 from controlplane.domain.attention import Concern, Place
+from controlplane.queries.alarms import AlarmSeen
 from controlplane.queries.attention import Attention
 
 from .states import BAD, state_of
@@ -19,6 +21,7 @@ class ConcernView:
     kind: str
     url: str
     step_url: str
+    alarm: AlarmSeen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,9 @@ class AttentionView:
 
 def attention_view(found: Attention) -> AttentionView:
     """At most one pill in a view is solid: that of the worst."""
-    items = tuple(_view(one, first=place == 0) for place, one in enumerate(found.concerns))
+    items = tuple(
+        _view(one, found.alarms.get(key_of(one)), first=place == 0) for place, one in enumerate(found.concerns)
+    )
     states = sorted(found.states.items(), key=lambda pair: -pair[1])
     return AttentionView(
         items,
@@ -45,9 +50,9 @@ def attention_view(found: Attention) -> AttentionView:
     )
 
 
-def _view(one: Concern, *, first: bool) -> ConcernView:
+def _view(one: Concern, alarm: AlarmSeen | None, *, first: bool) -> ConcernView:
     tone = state_of(one.state).tone
-    return ConcernView(one, tone, "solid" if first and tone == BAD else "", url_of(one.at), url_of(one.to))
+    return ConcernView(one, tone, "solid" if first and tone == BAD else "", url_of(one.at), url_of(one.to), alarm)
 
 
 def instance_url(name: str, **query: str) -> str:
@@ -80,8 +85,10 @@ WAYS: Mapping[str, Callable[[str], str]] = {
     "router": lambda name: f"/routers/{quote(name, safe='')}/",
     "pair": _pair,
     "weights": lambda name: f"/weights/{quote(name, safe='')}/",
+    "clockwork": lambda _: "/clockwork/",
     "events": lambda _: "/events/",
     "refusals": lambda name: f"/events/{_query(instance=name, kind='registration.refused')}",
+    "attention": lambda _: f"/{_query(attention='all')}",
     "role": lambda role: f"/{_query(q=f'role:{role}')}",
 }
 

@@ -20,6 +20,7 @@ SINGULAR = {
     "drains": "drain of",
     "groups": "dp",
     "breakers": "breaker",
+    "late_workers": "late worker",
     "engines": "engine",
     "instances": "",
     "gateways": "gateway",

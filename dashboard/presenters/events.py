@@ -80,7 +80,7 @@ def who_of(event: EventRow) -> str:
         return event.actor
     if event.kind == "breaker.turned":
         return str(event.data.get("gateway", ""))
-    return "clockwork" if event.kind.startswith(("drain.", "router.", "gateway.")) else "bootstrap"
+    return "clockwork" if event.kind.startswith(("drain.", "router.", "gateway.", "alarm.")) else "bootstrap"
 
 
 def _runs(rows: Sequence[EventRow]) -> Iterator[list[EventRow]]:

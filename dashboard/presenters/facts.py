@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from controlplane.queries.closeup import CloseUp
+from controlplane.queries.rows import InstanceRow
+
+from .states import BAD, WARN, state_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +56,56 @@ def _facts(seen: CloseUp, host: str, kv_port: int, now: float) -> Iterator[FactC
         yield FactCell("Last registration", "none", "bootstrap")
     else:
         yield FactCell("Last registration", "", "bootstrap", f"into {newest.launch}", ago=newest.seen_at)
-    if instance.engine_url:
-        yield FactCell("Engine", instance.engine_url, "operators", mono=True)
+    if seen.workers.count:
+        late = seen.workers.late
+        word, since = (f"{late} late", seen.workers.late_since) if late else ("", None)
+        ago = None if late else seen.workers.heard_at
+        tone = WARN if late else ""
+        yield FactCell("Heartbeats", f"{seen.workers.count}", "workers", word, since=since, ago=ago, tone=tone)
+    yield from _engine(instance, now)
     if instance.is_observed:
         at = instance.observed_url or instance.observed_engine_info_url
         heard = instance.observation
         word, tone = (heard.state, "" if heard.state == "listed" else "warn") if heard else ("not asked yet", "warn")
         answered = heard.answered_at if heard else None
         yield FactCell("Observed at", at, "operators", word, ago=answered, tone=tone, mono=True)
+
+
+def _engine(instance: InstanceRow, now: float) -> Iterator[FactCell]:
+    """Its own HTTP server: where, how it is since when, how old that word is, and who it says it is."""
+    engine = instance.engine
+    if not engine.at:
+        if instance.engine_url:
+            yield FactCell("Engine", instance.engine_url, "operators", mono=True)
+        return
+    yield FactCell("Engine", engine.at, "operators", mono=True)
+    look = state_of(engine.state)
+    tone = look.tone if look.tone in (WARN, BAD) else ""
+    yield FactCell("Engine health", look.word, PROBER, since=engine.since, tone=tone)
+    old = engine.is_old(now)
+    if engine.asked_at is None:
+        yield FactCell("Engine asked", "not yet", PROBER, _short(engine.error))
+    else:
+        took = f"took {engine.took * 1000:.0f} ms" if engine.took is not None else _short(engine.error)
+        yield FactCell(
+            "Engine asked", "old" if old else "", PROBER, took, ago=engine.asked_at, tone=WARN if old else ""
+        )
+    if engine.proof_at is not None and engine.state != "up":
+        yield FactCell("Engine well", "last", PROBER, ago=engine.proof_at)
+    if engine.identified_at is not None:
+        said = " ".join(filter(None, (engine.model or "model not said", engine.version)))
+        yield FactCell("Engine says", said, "the engine, by the prober", ago=engine.identified_at)
+    if engine.load_at is not None and engine.load:
+        held = ", ".join(f"{engine.load[name]} {name}" for name in ("running", "waiting") if name in engine.load)
+        yield FactCell("Engine holds", held or "not said", "the engine, by the prober", ago=engine.load_at)
+
+
+PROBER = "the prober"
+MOST_SAID = 80
+
+
+def _short(error: str) -> str:
+    return error if len(error) <= MOST_SAID else f"{error[: MOST_SAID - 1]}…"
 
 
 def _door(seen: CloseUp) -> str:

@@ -19,6 +19,17 @@ OLD_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class EngineView:
+    """`who`: model and version, as it said at `who_at`. `old_at`: when it was asked last, if that is long ago."""
+
+    state: str
+    sentence: str
+    who: str
+    who_at: float | None
+    old_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceView:
     """`ready_tone`: nothing when all can be sent work; want, when what lacks was wanted away. `act`: for the tag `act`."""
 
@@ -44,6 +55,7 @@ class InstanceView:
     rooms_old: bool
     act: str
     drain: int | None
+    engine: EngineView | None = None
 
     @property
     def name(self) -> str:
@@ -82,6 +94,20 @@ def instance_view(listed: ListedRow, *, now: float) -> InstanceView:
         rooms_old=listed.rooms is not None and now - listed.rooms.taken_at > OLD_SECONDS,
         act="uncordon" if one.intent == "cordoned" else "drain",
         drain=drain.id if drain is not None else None,
+        engine=_engine(one, now),
+    )
+
+
+def _engine(one: InstanceRow, now: float) -> EngineView | None:
+    engine = one.engine
+    if not engine.at:
+        return None
+    return EngineView(
+        engine.state,
+        engine.sentence,
+        " ".join(filter(None, (engine.model, engine.version))),
+        engine.identified_at,
+        engine.asked_at if engine.is_old(now) else None,
     )
 
 
@@ -113,7 +139,8 @@ def kv_text(launch: LaunchRow) -> str:
 
 def _how_many(listed: ListedRow) -> str:
     if listed.observed == "degraded":
-        return f"· {sum(group.unanswered for group in listed.row.groups)} silent"
+        silent = sum(group.unanswered for group in listed.row.groups)
+        return f"· {silent} silent" if silent else f"· engine {listed.row.instance.engine.state}"
     if listed.observed in ("live", "conflict") and listed.row.role == "seed":
         return f"· {listed.row.instance.sessions}"
     return ""

@@ -27,9 +27,19 @@ def word_of(session: SessionRow) -> str:
     return STATES.get(session.state, session.state)
 
 
+REACHED = {
+    "up": "answers",
+    "silent": "takes connections, does not answer",
+    "stranger": "another program answers",
+    "refused": "refuses connections",
+}
+
+
 def reached_text(session: SessionRow) -> str:
-    """Whether a probe ever got through to the session."""
-    return "answered a probe" if session.greeted else "never reached from here"
+    """What the last probe saw, and whether one ever got through to the session."""
+    if session.contact in REACHED:
+        return REACHED[session.contact]
+    return "answered before" if session.greeted else "never reached from here"
 
 
 def short(digest: str) -> str:

@@ -37,6 +37,8 @@ def _curl(base: str, name: str, standing: Standing, answers: Mapping[str, Any]) 
     body: dict[str, Any] = {"reason": answers.get("reason") or "…"}
     if target.slot is not None:
         body["slot"] = slot_key(target.slot)
+        if name == "evict":
+            body["launch"] = target.launch
     elif target.dp is not None:
         body["dp"] = target.dp
     if minutes := answers.get("deadline_minutes"):
@@ -55,6 +57,8 @@ def _cli(name: str, target: Target, answers: Mapping[str, Any]) -> str:
     words += flags if first != "request" else ()
     if target.slot is not None:
         words += ["--slot", slot_key(target.slot)]
+        if name == "evict":
+            words += ["--launch", str(target.launch)]
     elif target.dp is not None:
         words += ["--dp", str(target.dp)]
     if minutes := answers.get("deadline_minutes"):

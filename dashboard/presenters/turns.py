@@ -58,6 +58,8 @@ def subject_of(event: EventRow) -> tuple[str, str]:
     data, name = event.data, event.instance
     if event.kind.startswith("token."):
         return f"token {data.get('name', '')}", "/tokens/"
+    if event.kind.startswith("alarm.") and isinstance(data.get("alarm"), int):
+        return f"alarm {data['alarm']}", f"/alarms/{data['alarm']}/"
     if not name:
         for what in ("router", "gateway"):
             if data.get(what):
@@ -177,5 +179,9 @@ TURNS: Mapping[str, Callable[[Data], Turn]] = {
     "engine.published": _to("live"),
     "engine.conflicted": _to("conflict"),
     "engine.retired": _to("ended"),
+    "engine.turned": lambda data: Turn(Side.of(data["before"]), Side.of(data["state"]), data["sentence"]),
     "token.revoked": _to("retired"),
+    "alarm.raised": lambda data: Turn(None, Side.of(data["severity"])),
+    "alarm.acknowledged": lambda data: Turn(Side.of(data["severity"]), Side.of("acknowledged")),
+    "alarm.resolved": lambda data: Turn(Side.of(data["severity"]), Side.of("resolved")),
 }

@@ -18,6 +18,7 @@ from controlplane.access.roles import ADMINISTER, LEAST_ROLE, OPERATE, Who
 from controlplane.access.tokens import TokenRow
 from controlplane.acts.offering import off, target_of
 from controlplane.acts.table import ACTS
+from controlplane.queries.alarms import AlarmRow
 from controlplane.queries.drains import DrainRow
 from controlplane.queries.gateways import GatewayRow
 from controlplane.queries.routers import RouterRow
@@ -113,6 +114,14 @@ def token_act(context: Context, name: str, row: TokenRow, *, look: str = "", qui
     why = "it is revoked" if row.state == "revoked" else ""
     button = _plain(context, "Revoke", f"{name}-token", row.key, why=why, verb=ADMINISTER, look=look, danger=True)
     return _shown(button, quiet=quiet)
+
+
+@register.simple_tag(takes_context=True)
+def alarm_act(context: Context, row: AlarmRow, *, look: str = "", quiet: bool = False) -> SafeString:
+    """`{% alarm_act row %}`: say that somebody looks after it, or what is done about it now."""
+    why = "it is over" if row.status == "resolved" else ""
+    button = _plain(context, "Acknowledge", "acknowledge-alarm", str(row.id), why=why, look=look)
+    return _shown(replace(button, about=f"alarm {row.id}"), quiet=quiet)
 
 
 def _button(

@@ -110,7 +110,9 @@ class Events(Page):
             "events": event_views(found.items, selected=chosen),
             "lowest": min(revisions, default=0),
             "highest": max(revisions, default=0),
-            "none": "No event matches." if asked.narrow else "Nothing has happened yet.",
+            "none": _none(narrow=asked.narrow, before=before),
+            # Revisions have no gap: whatever would stand below went because it was old.
+            "gone": not asked.narrow and found.older is None and bool(revisions) and min(revisions) > 1,
             "older": f"{here}{asking(pages, before=found.older)}" if found.older is not None else "",
             "newer": f"{here}{asking(pages, after=found.newer)}" if found.newer is not None else "",
             "newest": f"{here}{asking(pages)}",
@@ -141,6 +143,12 @@ class Events(Page):
         }
 
 
+def _none(*, narrow: bool, before: int | None) -> str:
+    if narrow:
+        return "No event matches."
+    return "Nothing has happened yet." if before is None else "Events before that are not kept any more."
+
+
 def look(asked: Asked, **options: Any) -> Found:
     """The events that are asked for. Raises Refused when a kind does not exist."""
     low = state.revision_at(asked.since) if asked.since is not None else None
@@ -153,7 +161,7 @@ def revision_of(text: str, now: float) -> int:
     """Of a revision, or of a time: the last one that was written by then. Raises Refused."""
     if text.isascii() and text.isdigit():
         return number(text, "a revision") or 0
-    revision = state.revision_at(sought.moment(text, now))
+    revision = state.revision_then(sought.moment(text, now))
     if not revision:
         raise Refused(f"nothing had happened yet at {text[:40]}", code="not_found")
     return revision

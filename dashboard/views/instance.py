@@ -17,7 +17,18 @@ from dashboard.presenters.instance_query import Asked
 from dashboard.views import instance_tabs
 from dashboard.views.instance_ranks import pane_context, ranks_context
 
-OF_RANKS = ("rank.", "launch.", "health.", "instance.", "intent.", "drain.", "breaker.", "gateway.", "router.")
+OF_RANKS = (
+    "rank.",
+    "launch.",
+    "health.",
+    "instance.",
+    "intent.",
+    "drain.",
+    "breaker.",
+    "gateway.",
+    "router.",
+    "engine.turned",
+)
 SAID = 3
 """Sentences of an instance's story that are always in sight; the rest is a click away."""
 

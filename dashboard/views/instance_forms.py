@@ -18,7 +18,9 @@ from dashboard.presenters.commands import cli, curl
 from .editing import Editing, WhyForm
 
 ROLES = [("prefill", "prefill"), ("decode", "decode"), ("seed", "seed")]
-REACH = ("own_port", "host_alias", "engine_url", "observed_url", "observed_engine_info_url")
+URLS = ("engine_url", "observed_url", "observed_engine_info_url")
+PROBING = ("probe_seconds", "fail_after", "pass_after")
+REACH = ("own_port", "host_alias", *URLS, *PROBING)
 FLAGS = {"observed_url": "observe", "observed_engine_info_url": "observe-info"}
 SECRET = forms.PasswordInput(attrs={"autocomplete": "new-password"})
 
@@ -36,7 +38,7 @@ class ReachForm(WhyForm):
         label="engine URL",
         required=False,
         max_length=500,
-        help_text="its engine's HTTP server: asked for its load when it drains",
+        help_text="its engine's HTTP server: asked how it is, and for its load when it drains",
     )
     engine_key = forms.CharField(label="engine key", required=False, max_length=500, strip=False, widget=SECRET)
     observed_url = forms.CharField(
@@ -47,6 +49,15 @@ class ReachForm(WhyForm):
     )
     observed_engine_info_url = forms.CharField(
         label="weights observed at", required=False, max_length=500, help_text="its own engine-info server, polled"
+    )
+    probe_seconds = forms.FloatField(
+        label="probed every", required=False, min_value=0.2, max_value=3600, help_text="seconds; blank: as all engines"
+    )
+    fail_after = forms.IntegerField(
+        label="unhealthy after", required=False, min_value=1, max_value=100, help_text="misses in a row; blank: as all"
+    )
+    pass_after = forms.IntegerField(
+        label="healthy after", required=False, min_value=1, max_value=100, help_text="answers in a row; blank: as all"
     )
 
 
@@ -89,8 +100,8 @@ class EditInstance(Editing):
         return fleet.instance(self.on, now=self.now)[0]
 
     def initial(self, row: InstanceRow) -> dict[str, Any]:
-        urls = {name: getattr(row, name) for name in REACH if name.endswith("_url")}
-        return {"own_port": row.own_port, "host_alias": row.host_alias or "", **urls}
+        said = {name: getattr(row, name) for name in (*URLS, *PROBING)}
+        return {"own_port": row.own_port, "host_alias": row.host_alias or "", **said}
 
     def lines(self, row: InstanceRow) -> Sequence[Line]:
         return (Line("role", row.role), Line("desired", row.intent))
@@ -105,6 +116,7 @@ class EditInstance(Editing):
             engine_key=key,
             observed_url=given["observed_url"],
             observed_engine_info_url=given["observed_engine_info_url"],
+            **{name: given[name] for name in PROBING},
             actor=self.who.name,
             reason=given["reason"],
             expected=expected,
@@ -114,7 +126,7 @@ class EditInstance(Editing):
     def shells(self, base: str, row: InstanceRow, given: Mapping[str, Any]) -> tuple[str, str]:
         said = _said(given)
         for name in REACH:
-            said.setdefault(name, "" if name.endswith("_url") else None)
+            said.setdefault(name, "" if name in URLS else None)
         body = curl(base, f"/api/v1/instances/{row.name}", method="PATCH", body=said, if_match=row.version)
         return body, cli(["instances", "edit", row.name, *_flags(said), "--if-version", str(row.version)])
 

@@ -95,6 +95,15 @@ def test_domain_and_protocol_can_be_imported_without_django():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+def test_a_gpu_host_needs_neither_django_nor_torch_for_the_sdk():
+    code = (
+        "import sys, workers.sdk, workers.messaging, workers.transfer, workers.collective\n"
+        "found = {'django', 'torch', 'numpy', 'mooncake', 'aiohttp'} & set(sys.modules)\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_the_package_itself_is_empty():
     assert (ROOT / "controlplane" / "__init__.py").read_text(encoding="utf-8") == ""
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import live, pages, special
+from tests.bench import live, moving, pages, probing, resolving, special
 from tests.bench.cases import DIRECTORY, FULL, GROWING, QUICK, Case, Plan, engine_cases
 from tests.bench.compare import compare, prepare_directory, prepare_engine, start
 from tests.bench.load import machine
@@ -59,8 +59,14 @@ def measured(servers: Stable, plan: Plan, patterns: list[str]) -> Iterator[Row]:
         yield from live.commit_to_socket(servers, plan)
     if wanted("page"):
         yield from pages.pages(servers, plan)
+    if wanted("probing"):
+        yield from probing.probing(servers, plan)
     if wanted("real clients"):
         yield from special.real_clients(servers, plan, log)
+    if wanted("cold resolve"):
+        yield from resolving.cold_resolve(servers, plan, log)
+    if wanted("KV in"):
+        yield from moving.moving(plan)
     if wanted("restart"):
         yield from special.growth_and_restart(servers, plan)
     log.unlink(missing_ok=True)

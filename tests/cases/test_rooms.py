@@ -11,6 +11,7 @@ from tests.wire.conftest import Server
 from tests.wire.operators import rows
 
 COLLISIONS = "SELECT room, before, after FROM controlplane_roomcollision"
+REUSES = "SELECT room, before, after, over FROM controlplane_roomreuse ORDER BY id"
 
 
 def dp4(client: Client) -> None:
@@ -101,6 +102,41 @@ def test_ROOM_07_a_room_used_again_resolves_to_its_second_rank(serve):
     # The first use was over: the second contradicts nothing, and the sweep of the first does not take it away.
     assert client.find(7).json() == {"7": 2}
     assert rows(one.backend, COLLISIONS, file="traffic.sqlite3") == []
+    # But that the number came back is known.
+    eventually(lambda: rows(one.backend, REUSES, file="traffic.sqlite3") == [(7, 0, 2, "expired")])
+
+
+def test_ROOM_07_a_binding_that_comes_late_is_recognised_also_after_a_restart_of_the_directory(serve):
+    one: Server = serve("a", PDCP_ROOM_TTL_SECONDS=1, PDCP_PROBE_NETWORKS="none")
+    client = one.kv("a", keep=True)
+    for room in range(7, 507):
+        assert client.bind(room, 1).status == 200
+    eventually(lambda: client("GET", "/readyz").json()["rooms"] == 0)
+    assert client.bind(7, 1).status == 200
+    eventually(lambda: rows(one.backend, REUSES, file="traffic.sqlite3") == [(7, 1, 1, "expired")])
+    one.process.restart()
+    again = one.kv("a", keep=True)
+    others = iter(range(8, 507))
+
+    def recognised() -> bool:
+        # It reads the last minutes back beside its work; another number each time, for a living one tells nothing.
+        room = next(others)
+        assert again.bind(room, 3).status == 200
+        assert again.find(room).json() in ({str(room): 3}, {}), "the last word counts, late or not"
+        return any(row[1:] == (1, 3, "expired") for row in rows(one.backend, REUSES, file="traffic.sqlite3"))
+
+    eventually(recognised)
+
+
+def test_ROOM_06_a_room_that_had_to_go_is_recognised_when_it_comes_back_and_no_more_of_them_than_the_limit(serve):
+    one: Server = serve("a", PDCP_ROOM_LIMIT=50, PDCP_ROOM_TOMBSTONE_LIMIT=100, PDCP_PROBE_NETWORKS="none")
+    client = one.kv("a", keep=True)
+    for room in range(500):
+        assert client.bind(room, 0).status == 200
+    # The oldest were forgotten, those that went last are known.
+    for room in (0, 440):
+        assert client.bind(room, 2).status == 200
+    eventually(lambda: rows(one.backend, REUSES, file="traffic.sqlite3") == [(440, 0, 2, "evicted")])
 
 
 def test_ROOM_11_numbers_beyond_the_database_are_not_found_and_zero_is_a_room(server: Server, tenant):

@@ -3,12 +3,23 @@
 import tests.support.inside  # noqa: F401  isort: skip
 
 import re
+import time
 
 import pytest
+from django.conf import settings
 
-from controlplane.commands import instances
+from controlplane.bootstrap.fleet import Instance as Held
+from controlplane.bootstrap.purging import Purge
+from controlplane.bootstrap.recorder import Staged
+from controlplane.commands import instances, purging
+from controlplane.databases import FACTS
 from controlplane.domain.contact import Contact
+from controlplane.domain.errors import Refused
 from controlplane.domain.topology import Topology
+from controlplane.ledger.writes import Writes
+from controlplane.models import Instance, Launch, Rank
+from controlplane.queries import stale
+from controlplane.tasks import retention as tasks
 from tests.controlplane.queries.world import World
 from tests.dashboard.conftest import Pages, on_backend, text_of
 
@@ -53,6 +64,43 @@ def test_OPS_08_only_ranks_that_count_are_in_the_grid_and_ended_launches_say_whe
 def test_OPS_08_what_was_retired_says_so_and_takes_no_place_among_the_living(restarted):
     said = Pages("viewer").text("/instances/gone-0/")
     assert "gone-0 is retired" in said and "hardware returned" in said and "404" in said
+
+
+def test_OPS_08_old_launches_are_archived_pruned_by_age_and_what_is_purged_is_told(restarted, monkeypatch):
+    """Current rows are those that live; the archive says first and last seen and what came next; a setting prunes it."""
+    now = time.time()
+    monkeypatch.setattr(settings, "PDCP_KEEP_ENDED_LAUNCHES_DAYS", 0.001)
+    tasks.archive_ended_launches()
+    assert list(Launch.objects.using(FACTS).values_list("number", flat=True)) == [RESTARTS + 1]
+    assert Rank.objects.using(FACTS).count() == 4
+    kept = {row.number: row for row in stale.archive(limit=1000)}
+    assert sorted(kept) == list(range(1, RESTARTS + 1))
+    assert all(row.replaced_by == row.number + 1 for row in kept.values())
+    assert all(row.first_seen_at <= row.last_seen_at < row.ended_at and row.rank_count == 4 for row in kept.values())
+    # The page lists all of them as before.
+    html = Pages("viewer").get("/instances/prefill-a/?tab=launches")
+    assert f'id="launch-{RESTARTS + 1}"' in html and f'id="launch-{RESTARTS}"' in html
+    # Those older than the setting are pruned.
+    middle = kept[RESTARTS // 2].ended_at
+    monkeypatch.setattr(settings, "PDCP_KEEP_ARCHIVE_DAYS", (now - middle) / 86_400)
+    tasks.archive_ended_launches()
+    assert sorted(row.number for row in stale.archive(limit=1000)) == list(range(RESTARTS // 2 + 1, RESTARTS + 1))
+
+    # What is stale is told with age and reason; a purge is planned, refused for who lives, done, and told.
+    rows = stale.stale(now=now + 60)
+    assert [(row.instance, row.what) for row in rows] == [(f"gone-{n}", "retired") for n in range(5)]
+    assert all(row.reason == "retired by anna: hardware returned" and row.since <= now for row in rows)
+    assert any("stay in the archive" in said for said in purging.plan("gone-0", now=now).sentences)
+    with pytest.raises(Refused, match="prefill-a is not retired: retire it first, or override"):
+        purging.purge("prefill-a", actor="anna")
+    number = purging.purge("gone-0", actor="anna", reason="tidying")
+    gone = Instance.objects.using(FACTS).get(name="gone-0")
+    staged, writes = Staged(held := Held(gone.pk, "gone-0", intent="retired"), held.directory, held.engines), Writes(1)
+    Purge(held, request=number, override=False, answering=0, actor="anna", reason="tidying").decide(staged, writes, now)
+    restarted.store.commit(1, writes)
+    assert [row.instance for row in stale.stale(now=now + 60)] == [f"gone-{n}" for n in range(1, 5)]
+    said = Pages("viewer").text("/events/?kind=instance")
+    assert "gone-0 was purged" in said and "anna" in said and "tidying" in said
 
 
 def test_OPS_02_of_what_was_removed_nothing_is_counted_and_late_word_does_not_bring_it_back(restarted):

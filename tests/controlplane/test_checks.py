@@ -47,6 +47,22 @@ def ids(check) -> list[str]:
 ALL = tuple(ipaddress.ip_network(text) for text in ("0.0.0.0/0", "::/0"))
 LAN = (ipaddress.ip_network("10.0.0.0/8"),)
 NOT_SAFE = [
+    (checks.open_metrics, {"PDCP_METRICS_HOST": "0.0.0.0"}, []),
+    (checks.open_metrics, {"PDCP_METRICS_HOST": "0.0.0.0", "PDCP_METRICS_PORTS": (9478,)}, ["W019"]),
+    (checks.open_metrics, {"PDCP_METRICS_HOST": "127.0.0.1", "PDCP_METRICS_PORTS": (9478,)}, []),
+    (
+        checks.open_metrics,
+        {"PDCP_METRICS_HOST": "0.0.0.0", "PDCP_METRICS_PORTS": (9478,), "PDCP_METRICS_TOKEN": "only for scrapes"},
+        [],
+    ),
+    (checks.unsigned_alarms, {}, []),
+    (checks.unsigned_alarms, {"PDCP_ALARM_WEBHOOK_URL": "https://alerts.example.org/x"}, ["W018"]),
+    (checks.unsigned_alarms, {"PDCP_ALARM_WEBHOOK_URL": "http://127.0.0.1:9000/x"}, []),
+    (
+        checks.unsigned_alarms,
+        {"PDCP_ALARM_WEBHOOK_URL": "https://alerts.example.org/x", "PDCP_ALARM_WEBHOOK_SECRET": "between us"},
+        [],
+    ),
     # As it comes, on loopback, nothing is unsafe.
     (checks.open_doors, {}, []),
     (checks.open_doors, {"PDCP_BOOTSTRAP_HOST": "0.0.0.0"}, ["W010", "W011"]),

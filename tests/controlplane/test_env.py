@@ -18,6 +18,9 @@ from controlplane import env
         (lambda: env.integer("X", 7), " 12 ", 12),
         (lambda: env.number("X", 1.0), "0.5", 0.5),
         (lambda: env.port("X", 8000), "0", 0),
+        (lambda: env.port_if_any("X"), "0", 0),
+        (lambda: env.port_if_any("X"), "9478", 9478),
+        (lambda: env.port_if_any("X"), " ", None),
         (lambda: env.flag("X"), "Yes", True),
         (lambda: env.flag("X", True), "off", False),
         (lambda: env.choice("X", "INFO", among=["INFO", "DEBUG"]), "debug", "DEBUG"),
@@ -41,6 +44,7 @@ def test_a_value_is_read_as_it_is_meant(monkeypatch, read, raw, value):
         (lambda: env.number("X", 1.0), "fast"),
         (lambda: env.number("X", 1.0, at_most=60), "61"),
         (lambda: env.port("X", 8000), "65536"),
+        (lambda: env.port_if_any("X"), "none"),
         (lambda: env.flag("X"), "perhaps"),
         (lambda: env.choice("X", "INFO", among=["INFO", "DEBUG"]), "loud"),
         (lambda: env.networks("X", []), "10.0.0.1/8"),
@@ -99,3 +103,31 @@ def test_a_note_of_an_embedded_redis_that_is_gone_is_not_believed(monkeypatch, t
     monkeypatch.delenv("REDIS_URL", raising=False)
     (tmp_path / "note").write_text(f"unix://{tmp_path}/gone.sock?db=0\n")
     assert env.redis_url("REDIS_URL", announced_in=tmp_path / "note") == ""
+
+
+@pytest.mark.parametrize(
+    "given", ["", "https://alerts.example.org/hooks/x?y=1", "http://10.0.0.1:9000", "http://[fd00::1]:9000/"]
+)
+def test_a_url_of_our_own_settings_is_taken_as_it_is(monkeypatch, given):
+    monkeypatch.setenv("HOOK", given)
+    assert env.web_url("HOOK") == given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "alerts.example.com",
+        "ftp://x/",
+        "http://",
+        "http://h:99999/",
+        "http://h:0/",
+        "http://a b/",
+        "http://ü/",
+        "https://me:s3cret@h/",
+    ],
+)
+def test_a_url_that_cannot_be_asked_is_refused_without_being_repeated(monkeypatch, given):
+    monkeypatch.setenv("HOOK", given)
+    with pytest.raises(env.BadSetting, match=r"^HOOK: must ") as refused:
+        env.web_url("HOOK")
+    assert "s3cret" not in str(refused.value) and given not in str(refused.value)

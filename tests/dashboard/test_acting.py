@@ -13,7 +13,7 @@ from controlplane.commands import drains, intent
 from controlplane.databases import FACTS
 from controlplane.domain.topology import Topology
 from controlplane.ledger.tail import head, latest
-from controlplane.models import Attempt, Drain, GroupIntent, Instance, Request
+from controlplane.models import Attempt, Drain, GroupIntent, Instance, Request, Suspicion
 from dashboard.views.acting import Acting
 from tests.controlplane.api.client import token_of
 from tests.controlplane.queries.world import World
@@ -129,8 +129,12 @@ def test_each_action_does_what_its_command_does(operator, world, monkeypatch):
         assert "has not answered yet" in said and f"{kind} prefill-a" in said
         made = Request.objects.get(kind=kind)
         assert (made.instance, made.slot, made.actor, made.reason) == ("prefill-a", "", "operator-ann", "a disk fails")
+    assert "are asked now" in toast(do(operator, "suspect", "prefill-a"))["text"]
+    assert Suspicion.objects.get().by == "operator-ann"
     toast(do(operator, "retire", "prefill-a", typed="prefill-a"))
     assert stored().intent == "retired"
+    said = toast(do(operator, "purge", "prefill-a", typed="prefill-a"))["text"]
+    assert "has not answered yet" in said and "purge prefill-a" in said
     assert {row[:4] for row in kept()} == {(f"instance.{act}", "prefill-a", True, 200) for act in ACTS}
 
 

@@ -6,20 +6,25 @@ from django.db import OperationalError
 
 from controlplane.commands import intent
 from controlplane.domain.topology import Topology
+from controlplane.models import Request
 from tests.controlplane.queries.world import World
 from tests.dashboard.test_acting import Shown, ask, kept, post, stored, world
 
 __all__ = ["world"]
 
 
-def test_a_slot_that_two_launches_hold_is_evicted_from_both_and_the_dialog_says_so(operator, world):
+def test_a_slot_that_two_launches_hold_is_evicted_from_the_one_that_was_shown(operator, world):
     world.launch(Topology(2, 1, 2, 1), first_port=9100, skip=1)
     shown = ask(operator, "evict", "prefill-a:2:dp1.cp0.tp0.pp0")
-    assert "launch 2 at 10.0.0.1:9102; launch 1 at 10.0.0.1:9002 sits in this slot too, and is concerned" in shown.text
-    assert "2 ranks" in shown.text
+    assert "launch 2 at 10.0.0.1:9102; launch 1 at 10.0.0.1:9002 sits in this slot too" in shown.text
+    assert "1 rank" in shown.text
     # Whoever sits there is what is confirmed.
     world.refuse(9002)
     assert Shown(post(operator, "evict", shown.fields, reason="x")).status == 412
+    again = ask(operator, "evict", "prefill-a:2:dp1.cp0.tp0.pp0")
+    assert Shown(post(operator, "evict", again.fields, reason="x")).status == 200
+    request = Request.objects.get()
+    assert (request.slot, request.launch) == ("1.0.0.0", 2)
 
 
 def test_what_was_done_before_the_database_went_away_is_told_and_audited(operator, world, monkeypatch):

@@ -15,8 +15,8 @@ from tests.dashboard.conftest import queries
 from tests.doubles.engine import Engine
 
 WHO = {"actor": "anna", "reason": "replace the NIC of <script>alert(1)</script>"}
-QUERIES_OF_THE_LIST = 11
-QUERIES_OF_ONE = 55
+QUERIES_OF_THE_LIST = 12
+QUERIES_OF_ONE = 58
 MOST_BYTES = 60_000
 
 

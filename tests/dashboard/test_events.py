@@ -45,7 +45,7 @@ def test_it_shows_what_happened_with_both_sides_who_and_why(viewer):
     said = viewer.text("/events/")
     assert "intent.changed prefill-a enabled cordoned anna" in said
     assert SCRIPT not in viewer.get("/events/") and SCRIPT in said
-    assert f"gapless 1 to {head().revision}" in said
+    assert f"gapless up to {head().revision}" in said
 
 
 def test_runs_fold_and_the_rows_behind_are_there(viewer):
@@ -204,11 +204,11 @@ def test_files_are_for_whoever_may_read(stranger, nobody):
 
 
 QUERIES = {
-    "/events/": 12,
-    "/events/?event=12": 18,
-    "/events/12/": 20,
-    "/events/fleet/?as_of=12&instance=prefill-a": 12,
-    "/events/fleet/?as_of=12&with=now&instance=prefill-a": 22,
+    "/events/": 13,
+    "/events/?event=12": 19,
+    "/events/12/": 21,
+    "/events/fleet/?as_of=12&instance=prefill-a": 15,
+    "/events/fleet/?as_of=12&with=now&instance=prefill-a": 26,
     "/events/export.json?kind=intent": 5,
     "/palette/?q=prefill": 8,
 }

@@ -4,7 +4,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/rooms/", "/pairs/", "/drains/", "/weights/", "/gateways/", "/events/", "/tokens/"]
+    "path", ["/", "/rooms/", "/pairs/", "/drains/", "/weights/", "/gateways/", "/alarms/", "/events/", "/tokens/"]
 )
 def test_whoever_is_not_signed_in_is_asked_to_and_comes_back(stranger, path):
     answer = stranger.client.get(path)

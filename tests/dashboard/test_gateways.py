@@ -13,9 +13,9 @@ from tests.controlplane.queries.world import World
 from tests.dashboard.conftest import queries
 
 WHO = {"actor": "anna", "reason": "<b>why</b>"}
-QUERIES_OF_THE_LIST = 13
-QUERIES_OF_A_GATEWAY = 13
-QUERIES_OF_A_ROUTER = 10
+QUERIES_OF_THE_LIST = 14
+QUERIES_OF_A_GATEWAY = 14
+QUERIES_OF_A_ROUTER = 11
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.dashboard.many import many
 
 TOPOLOGY = Topology(2, 1, 2, 1)
 PAGE = "/instances/prefill-a/"
-RANKS_QUERIES = 25
+RANKS_QUERIES = 28
 EACH_TAB = ("ranks", "launches", "rooms", "engine-info", "pairs", "events")
 
 

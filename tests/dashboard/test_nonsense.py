@@ -18,11 +18,14 @@ PARAMETERS = {
     "/weights/": ("q", "only", "from"),
     "/weights/prefill-a/": ("after",),
     "/gateways/": ("q", "after"),
+    "/alarms/": ("severity", "instance", "before"),
+    "/alarms.csv": ("severity", "instance"),
     "/events/": ("q", "instance", "who", "since", "event", "before"),
     "/events/fleet/": ("as_of", "instance", "with"),
     "/activity/": ("since", "range"),
     "/palette/": ("q",),
     "/act/cordon": ("on", "back"),
+    "/act/acknowledge-alarm": ("on", "back"),
 }
 
 

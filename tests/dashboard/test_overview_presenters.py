@@ -71,6 +71,6 @@ def test_only_the_first_is_said_out_loud_and_only_when_it_is_bad():
 
 def test_every_state_that_a_row_or_a_concern_can_have_is_in_the_table():
     seen = "up degraded down filling unproven flushing missing not_observed open live conflict"
-    told = "stalled blocked silent away mismatch incompatible overdue refused"
+    told = "stalled blocked silent away mismatch incompatible overdue refused stopped failing"
     words = f"{seen} {told} enabled cordoned draining retired"
     assert [word for word in words.split() if word not in STATES] == []

@@ -14,7 +14,7 @@ from tests.dashboard.conftest import queries
 from tests.dashboard.many import many
 
 TP4 = Topology(2, 1, 4, 1)
-PAIR_QUERIES = 24
+PAIR_QUERIES = 26
 MOST_BYTES = 250_000
 
 

@@ -14,8 +14,8 @@ from tests.dashboard.many import many
 
 ROOM = 7301442885913264061
 TWO_GROUPS = Topology(2, 1, 2, 1)
-LIST_QUERIES = 30
-ROOM_QUERIES = 25
+LIST_QUERIES = 32
+ROOM_QUERIES = 27
 MOST_BYTES = 200_000
 
 

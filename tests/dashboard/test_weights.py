@@ -10,9 +10,9 @@ from controlplane.models import EngineBody, EngineInfo, Instance
 from controlplane.protocol.engine_info import read_publication
 from tests.dashboard.conftest import queries
 
-LIST_QUERIES = 9
-INSTANCE_QUERIES = 10
-SESSION_QUERIES = 12
+LIST_QUERIES = 10
+INSTANCE_QUERIES = 11
+SESSION_QUERIES = 13
 MOST_BYTES = 200_000
 
 
@@ -90,6 +90,13 @@ def test_a_dictionary_that_is_forgotten_is_said_to_be(viewer):
     publish(seed(), 0)
     EngineBody.objects.using(FACTS).all().delete()
     assert "kept no more" in viewer.text("/weights/seed-a/0/1/")
+
+
+def test_a_dictionary_that_is_damaged_where_it_is_stored_is_said_to_be(viewer):
+    publish(seed(), 0)
+    EngineBody.objects.using(FACTS).update(compressed=b"no zlib")
+    said = viewer.get("/weights/seed-a/0/1/", status=409)
+    assert "cannot be read" in said and "publish it again" in said
 
 
 def test_what_workers_call_things_is_shown_and_not_run(viewer):

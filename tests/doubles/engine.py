@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -58,8 +58,10 @@ class Engine(Server):
     """`role` is prefill, decode or null (not disaggregated).
 
     Knobs, to be set at any time: `counts[dp]`; `hold` (requests stay until `release()`); `health` (status) and
-    `health_seconds`; `frozen` (snapshots keep the age they have: a scheduler that hangs); `clock` (its clock minus
-    ours, seconds); `sections` (what it knows of itself); `key`; `answers` (status of generate, 200 by default).
+    `health_seconds`; `script` (statuses of /health to come, one after another; 0 hangs up); `loads` (status of its loads);
+    `started_at` (which start it says that it is); `frozen` (snapshots keep the age they have: a scheduler that hangs);
+    `clock` (its clock minus ours, seconds); `sections` (what it knows of itself); `key`; `answers` (status of generate, 200
+    by default).
     """
 
     def __init__(
@@ -78,6 +80,8 @@ class Engine(Server):
         self.counts = [Counts() for _ in range(dp)]
         self.sections = {"disagg", "queues"}
         self.health, self.health_seconds = 200, 0.0
+        self.script: deque[int] = deque()
+        self.loads = 200
         self.answers = 200
         self.clock = 0.0
         self.frozen: float | None = None
@@ -150,9 +154,14 @@ class Engine(Server):
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(self.health_seconds)
-        return web.Response(status=self.health)
+        status = self.script.popleft() if self.script else self.health
+        if status == 0 and request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=status or 200)
 
     async def _loads(self, request: web.Request) -> web.StreamResponse:
+        if self.loads != 200:
+            return web.Response(status=self.loads)
         wanted = {part.strip() for part in request.query.get("include", "all").split(",")}
         if not wanted <= SECTIONS:
             return web.json_response({"detail": f"Invalid include sections: {wanted - SECTIONS}"}, status=400)

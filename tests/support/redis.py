@@ -18,6 +18,11 @@ class Redis:
     def url(self) -> str:
         return f"unix://{self.socket}?db=0"
 
+    @property
+    def pid(self) -> int:
+        assert self._child is not None, "not started yet"
+        return self._child.pid
+
     def start(self) -> "Redis":
         binary = str(embedded_redis.find_binary())
         argv = [binary, "--port", "0", "--unixsocket", str(self.socket), "--save", "", "--dir", str(self._directory)]

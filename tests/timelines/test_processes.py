@@ -4,6 +4,7 @@ import http.client
 import time
 from collections.abc import Callable
 
+from controlplane.simulation.wire import READY_QUERY
 from tests.support.plugin import Backend
 from tests.support.processes import Bootstrap
 from tests.timelines.actors import Cluster, Launch, Line, dp, eventually, place_of, tp
@@ -121,3 +122,27 @@ def refused_or_closed(port: int, path: str) -> bool:
     finally:
         line.close()
     return False
+
+
+def test_a_decode_that_was_told_a_moment_ago_is_told_no_before_the_next_launch_is_served(
+    sqlite_backend: Backend, make_bootstrap: Callable[..., Bootstrap], cluster: Cluster
+):
+    """It keeps the topology and has not polled yet: without its first poll it would keep the dead ports for ever."""
+    bootstrap = make_bootstrap(sqlite_backend, **QUICK_PROBES).start()
+    with place_of(bootstrap, "default", sqlite_backend.data_dir) as place:
+        old, decode = Launch(place, cluster, tp=1), place.decode()
+        old.register()
+        old.is_served()
+        told = decode.ask("GET", f"/route?{READY_QUERY}", **{"User-Agent": "python-requests/2.32.3"})
+        assert told[0] == 200
+        old.die()
+        new = Launch(place, cluster, tp=1)
+        new.register()
+        eventually(lambda: place.events("launch.promoted"), what="the new launch promoted")
+        # Whoever polls five seconds apart hears no twice.
+        time.sleep(3)
+        assert decode.ask("GET", "/health")[0] == 503
+        time.sleep(3)
+        assert decode.ask("GET", "/health")[0] == 503
+        eventually(lambda: place.health == 200, within=15, what="/health 200")
+        new.is_served()

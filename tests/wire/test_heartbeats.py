@@ -1,5 +1,8 @@
 """What a worker of ours is told with the answer to its heartbeat, also by a process that took over since."""
 
+import contextlib
+import json
+import sqlite3
 import time
 from typing import Any
 
@@ -16,9 +19,9 @@ def beat(server: Server, instance: str, *slots: list[int]) -> list[dict[str, Any
     return said
 
 
-def knock(server: Server, instance: str, *slots: list[int]) -> list[dict[str, Any]] | None:
+def knock(server: Server, instance: str, *slots: list[int], lease: float = 60) -> list[dict[str, Any]] | None:
     """What it is told; None when it is turned away."""
-    body = {"worker": f"{instance}-worker", "slots": slots, "lease_seconds": 60}
+    body = {"worker": f"{instance}-worker", "slots": slots, "lease_seconds": lease}
     answer = server.kv(instance)("POST", "/pd/v1/heartbeats", js=body)
     return answer.json()["directives"] if answer.status == 200 else None
 
@@ -98,3 +101,32 @@ def test_an_instance_that_is_all_there_and_has_no_worker_of_ours_says_so(serve):
     done = manage("reregister", "a", "--reason", "because a test asks", env=server.backend.env)
     assert done.returncode == 1
     assert "registered already" in done.stdout
+
+
+def stored(server: Server) -> list[tuple[str, str]]:
+    """What the ledger was told of workers: the kind, and of whom."""
+    with contextlib.closing(sqlite3.connect(server.backend.data_dir / "controlplane.sqlite3", timeout=30)) as base:
+        found = base.execute("SELECT kind, data FROM controlplane_event WHERE kind LIKE 'worker.%' ORDER BY revision")
+        return [(kind, json.loads(data)["worker"]) for kind, data in found]
+
+
+def until_stored(server: Server, *wanted: tuple[str, str]) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while (said := stored(server)) != list(wanted):
+        assert time.monotonic() < end, said
+        time.sleep(0.05)
+
+
+def test_a_worker_that_falls_silent_is_late_once_keeps_its_ranks_and_is_back_with_its_next_heartbeat(serve):
+    server = serve("a", PDCP_PROBE_NETWORKS="none")
+    register(server, "a")
+    late, back = ("worker.late", "a-worker"), ("worker.back", "a-worker")
+    knock(server, "a", HERE, lease=1)
+    until_stored(server, late)
+    # A restart of ours tells nobody of it again, and knows what is late.
+    server.process.kill9()
+    server.process.start()
+    assert server.kv("a").slot().status == 200 and server.kv("a").health() == 200
+    assert stored(server) == [late]
+    knock(server, "a", HERE, lease=1)
+    until_stored(server, late, back, late)

@@ -15,6 +15,7 @@ from controlplane.queries.wording import slot_key
 from ..fields import Group, Moment, SlotKey
 from .base import Answer, Sentences, page_of
 from .drains import OpenDrainAnswer
+from .engines import EngineAnswer
 
 Chars, Int, Bool = serializers.CharField, serializers.IntegerField, serializers.BooleanField
 
@@ -137,6 +138,12 @@ class InstanceAnswer(Answer):
     observed_url = Chars(allow_blank=True)
     observed_engine_info_url = Chars(allow_blank=True)
     observation = ObservationAnswer(allow_null=True)
+    engine = EngineAnswer()
+    probe_seconds = serializers.FloatField(
+        allow_null=True, help_text="How often its engine is asked; null: as all are."
+    )
+    fail_after = Int(allow_null=True, help_text="Misses in a row that make its engine unhealthy; null: as of all.")
+    pass_after = Int(allow_null=True, help_text="Answers in a row that make it healthy again; null: as of all.")
     created_at = Moment()
     retired_at = Moment(allow_null=True)
     launch = LaunchAnswer(source="current", allow_null=True)
@@ -187,6 +194,11 @@ class EngineInfoAnswer(Answer):
     total_bytes = Int()
     old_style = Bool()
     greeted = Bool()
+    contact = Chars(
+        allow_blank=True,
+        help_text="What its last probe saw: up, silent (it takes connections and does not answer), stranger (another"
+        " program), refused or unreached; blank: not probed.",
+    )
     state = serializers.ChoiceField(["live", "conflict", "retired"])
     at = Moment()
     ended_at = Moment(allow_null=True)
@@ -196,3 +208,20 @@ class EngineInfoAnswer(Answer):
 LaunchesAnswer: Any = page_of(LaunchAnswer, "LaunchPage")
 RanksAnswer: Any = page_of(RankAnswer, "RankPage")
 EngineInfosAnswer: Any = page_of(EngineInfoAnswer, "EngineInfoPage")
+
+
+class WorkerAnswer(Answer):
+    """A worker process that sends heartbeats. One that is late evicts nobody: probes decide whether its ranks count."""
+
+    worker = Chars()
+    token = Chars(allow_null=True)
+    slots = serializers.ListField(child=SlotKey())
+    late = Bool()
+    sentence = Chars()
+    lease_seconds = serializers.FloatField()
+    seen_at = Moment()
+    expires_at = Moment()
+    late_since = Moment(allow_null=True)
+
+
+WorkersAnswer: Any = page_of(WorkerAnswer, "WorkerPage")

@@ -20,6 +20,17 @@ class OwnCollisionAnswer(Answer):
     at = Moment()
 
 
+class OwnReuseAnswer(Answer):
+    """A binding of this room after an earlier one was over."""
+
+    before = Int(help_text="DP rank.")
+    after = Int(help_text="DP rank.")
+    late = Bool(help_text="The same DP rank again: rather a late word of the same request than another one.")
+    over = serializers.ChoiceField(["expired", "evicted"])
+    expired_at = Moment(help_text="When the earlier binding expired, or would have.")
+    at = Moment()
+
+
 class RoomAnswer(Answer):
     """The last binding of a room in one instance."""
 
@@ -29,6 +40,7 @@ class RoomAnswer(Answer):
     live = Bool()
     expires_at = Moment()
     collisions = OwnCollisionAnswer(many=True)
+    reuses = OwnReuseAnswer(many=True)
 
 
 class BoundRoomAnswer(Answer):
@@ -54,5 +66,14 @@ class CollisionAnswer(OwnCollisionAnswer):
     room = Room()
 
 
+class ReuseAnswer(Answer):
+    """A room that was bound once more after its binding was over."""
+
+    instance = Chars()
+    room = Room()
+    reuse = OwnReuseAnswer()
+
+
 RoomsAnswer: Any = page_of(BoundRoomAnswer, "RoomPage")
 CollisionsAnswer: Any = page_of(CollisionAnswer, "CollisionPage")
+ReusesAnswer: Any = page_of(ReuseAnswer, "ReusePage")

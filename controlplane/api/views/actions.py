@@ -59,6 +59,20 @@ class OnSlot(Reason):
     slot = SlotKey(required=False, allow_null=True, default=None, help_text="One rank; null: every rank.")
 
 
+class OfLaunch(Reason):
+    launch = Whole(
+        required=False,
+        allow_null=True,
+        default=None,
+        max_value=2**63 - 1,
+        help_text="This launch only: another that began since is not meant. Null: whichever are open.",
+    )
+
+
+class OnSlotOfLaunch(OnSlot, OfLaunch):
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What an action did. `operation` is what to follow when it takes time."""
@@ -204,7 +218,7 @@ class Asking(Action):
     answers = {"POST": {200: ChangedAnswer, 202: ChangedAnswer}}
 
     def act(self, name: str) -> Outcome:
-        number = requests.make(self.action, name, self.body.get("slot"), **self.by)
+        number = requests.make(self.action, name, self.body.get("slot"), launch=self.body.get("launch"), **self.by)
         sentence = f"request {number} is with the bootstrap process"
         if self.query["dry_run"]:
             sentence = (
@@ -216,13 +230,14 @@ class Asking(Action):
 class Evict(Asking):
     """Evict one rank, or every rank: it counts no more, until it registers again."""
 
+    bodies = {"POST": OnSlotOfLaunch}
     action = "evict"
 
 
 class Supersede(Asking):
     """Put the candidate launch in charge."""
 
-    bodies = {"POST": Reason}
+    bodies = {"POST": OfLaunch}
     action = "supersede"
 
 

@@ -125,11 +125,11 @@ class Fleet(View):
 
 
 def revision_of(as_of: Position | float | None) -> int | None:
-    """Refuses (cursor_gone) positions that this ledger does not contain."""
+    """Refuses (cursor_gone) positions that this ledger does not contain, and moments of which nothing is kept."""
     if isinstance(as_of, Position):
         history.check(as_of)
         return as_of.revision
-    return None if as_of is None else state.revision_at(as_of)
+    return None if as_of is None else state.revision_then(as_of)
 
 
 def _tag(at: Position) -> str:

@@ -1,4 +1,4 @@
-"""What is inside one instance: launches, ranks, published engine info."""
+"""What is inside one instance: launches, ranks, worker processes, published engine info."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.access.roles import READ
-from controlplane.queries import engine_info, fleet
+from controlplane.queries import engine_info, fleet, workers
 
 from ..answers.instances import (
     EngineInfoAnswer,
@@ -15,10 +15,12 @@ from ..answers.instances import (
     LaunchesAnswer,
     RankAnswer,
     RanksAnswer,
+    WorkerAnswer,
+    WorkersAnswer,
     rank_key,
 )
 from ..bodies import Paged
-from ..fields import Choice, Whole
+from ..fields import Choice, Flag, Whole
 from ..pagination import by_name, opened, page
 from ..view import View
 
@@ -30,6 +32,10 @@ class RankFilters(Paged):
     launch = Whole(required=False, help_text="Only of this launch.")
     dp = Whole(required=False, help_text="Only of this DP group.")
     contact = Choice(choices=("up", "refused", "silent", "unreached", "stranger", "unprobed"), required=False)
+
+
+class WorkerFilters(Paged):
+    late = Flag(required=False, default=False, help_text="Only those that are late.")
 
 
 class SessionFilters(Paged):
@@ -71,6 +77,23 @@ class Ranks(View):
         ]
         cut = by_name(ranks, name=rank_key, cursor=self.query.get("cursor"), limit=self.query["limit"])
         return self.say({"items": RankAnswer.all_of(cut.items), "next": cut.next})
+
+
+class Workers(View):
+    """Worker processes of an instance."""
+
+    verbs = {"GET": READ}
+    queries = {"GET": WorkerFilters}
+    answers = {"GET": {200: WorkersAnswer}}
+
+    def get(self, request: Request, name: str) -> Response:
+        """Whoever sends heartbeats for this instance, by name, and who is late with them"""
+        fleet.instance(name, now=self.now)
+        found = sorted(workers.of_instance(name), key=lambda row: row.worker)
+        found = [row for row in found if row.late or not self.query["late"]]
+        cut = by_name(found, name=lambda row: row.worker, cursor=self.query.get("cursor"), limit=self.query["limit"])
+        items = [WorkerAnswer.of(row.document(self.now)) for row in cut.items]
+        return self.say({"items": items, "next": cut.next})
 
 
 class EngineInfo(View):

@@ -17,7 +17,7 @@ from ..answers.changes import DoneAnswer, done
 from ..answers.instances import BootstrapAnswer, InstanceAnswer, InstancesAnswer
 from ..bodies import Paged, Reason, WhyDelete
 from ..etags import instance_version, tag
-from ..fields import Choice, Flag, Text, Whole
+from ..fields import Choice, Flag, Number, Text, Whole
 from ..pagination import by_name
 from ..view import View
 
@@ -35,6 +35,10 @@ class InstanceFilters(Paged):
 
 
 OBSERVED = "Its own KV bootstrap server (of a decode: its HTTP server), polled for what would be registered here."
+EVERY = "Seconds between probes of its engine; null: as the settings say."
+FAILS = "Misses in a row that make its engine unhealthy; null: as the settings say."
+PASSES = "Answers in a row that make it healthy again; null: as the settings say."
+MAYBE: dict[str, Any] = {"required": False, "allow_null": True}
 INFO = "Its own engine-info server, polled for published weights."
 
 
@@ -51,6 +55,9 @@ class NewInstance(Reason):
     )
     observed_url = Text(max_length=500, required=False, allow_blank=True, default="", help_text=OBSERVED)
     observed_engine_info_url = Text(max_length=500, required=False, allow_blank=True, default="", help_text=INFO)
+    probe_seconds = Number(**MAYBE, default=None, min_value=0.2, max_value=3600, help_text=EVERY)
+    fail_after = Whole(**MAYBE, default=None, min_value=1, max_value=100, help_text=FAILS)
+    pass_after = Whole(**MAYBE, default=None, min_value=1, max_value=100, help_text=PASSES)
 
 
 class InstanceChanges(Reason):
@@ -62,6 +69,9 @@ class InstanceChanges(Reason):
     engine_key = Text(max_length=500, required=False, allow_blank=True)
     observed_url = Text(max_length=500, required=False, allow_blank=True, help_text=OBSERVED)
     observed_engine_info_url = Text(max_length=500, required=False, allow_blank=True, help_text=INFO)
+    probe_seconds = Number(**MAYBE, min_value=0.2, max_value=3600, help_text=EVERY)
+    fail_after = Whole(**MAYBE, min_value=1, max_value=100, help_text=FAILS)
+    pass_after = Whole(**MAYBE, min_value=1, max_value=100, help_text=PASSES)
 
 
 class Instances(View):

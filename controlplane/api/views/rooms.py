@@ -8,7 +8,16 @@ from rest_framework.response import Response
 from controlplane.access.roles import READ
 from controlplane.queries import rooms
 
-from ..answers.rooms import BoundRoomAnswer, CollisionAnswer, CollisionsAnswer, FoundRoomAnswer, RoomAnswer, RoomsAnswer
+from ..answers.rooms import (
+    BoundRoomAnswer,
+    CollisionAnswer,
+    CollisionsAnswer,
+    FoundRoomAnswer,
+    ReuseAnswer,
+    ReusesAnswer,
+    RoomAnswer,
+    RoomsAnswer,
+)
 from ..bodies import Paged
 from ..fields import Room, Text
 from ..pagination import opened, sealed
@@ -83,6 +92,25 @@ class Collisions(View):
             limit=self.query["limit"],
         )
         return self.say({"items": CollisionAnswer.all_of(found.rows), "next": _next(found.next)})
+
+
+class Reuses(View):
+    """Rooms that came back."""
+
+    verbs = {"GET": READ}
+    scope = "asked"
+    queries = {"GET": CollisionFilters}
+    answers = {"GET": {200: ReusesAnswer}}
+    also = {"GET": (404,)}
+
+    def get(self, request: Request) -> Response:
+        """Rooms that were bound once more shortly after their binding was over: late, or a number used twice"""
+        instance = self.query.get("instance")
+        self.permit(instance)
+        found = rooms.reuses(
+            instance=instance or "", room=self.query.get("room"), after=_after(self), limit=self.query["limit"]
+        )
+        return self.say({"items": ReuseAnswer.all_of(found.rows), "next": _next(found.next)})
 
 
 def _living(instance: str, view: View) -> dict[str, object]:

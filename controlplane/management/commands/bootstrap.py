@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from controlplane.bootstrap.listeners import PortTaken
+from controlplane.supervisor import ports
 from controlplane.supervisor.ports import holder_of
 
 EXIT_PORT_TAKEN = 3
@@ -27,6 +28,9 @@ class Command(BaseCommand):
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(serve())
+        except ports.PortTaken as taken:
+            self.stderr.write(str(taken))
+            sys.exit(EXIT_PORT_TAKEN)
         except PortTaken as taken:
             holder = holder_of(taken.port)
             by = f" by {holder}" if holder else ""

@@ -17,8 +17,8 @@ from controlplane.domain.errors import Refused
 from controlplane.ledger.wake import Sleeper
 from controlplane.management.documents import event_document
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, database_sentence, local, printable
-from controlplane.queries.events import TELL, EventRow, after, latest, sentence
-from controlplane.queries.following import Follower
+from controlplane.queries.events import TELL, EventRow, after, head, latest, sentence
+from controlplane.queries.following import Follower, check_follows
 
 POLL_SECONDS = 0.25
 AWAY_SECONDS = 0.5
@@ -62,6 +62,7 @@ class Command(OperatorCommand):
     def _past(self, options: dict[str, Any], kinds: list[str] | None) -> list[EventRow]:
         limit, start = options["limit"], options["after"]
         if start is not None:
+            check_follows(start, head().revision)
             return after(start, limit=500 if limit is None else limit, instance=options["instance"], kinds=kinds)
         return latest(20 if limit is None else limit, instance=options["instance"], kinds=kinds)
 

@@ -18,6 +18,11 @@ from controlplane.queries.rows import InstanceRow
 
 ROLES = ("prefill", "decode", "seed")
 OBSERVE = "poll its own KV bootstrap server (of a decode: its HTTP server) for what would be registered here"
+PROBING: tuple[tuple[str, str, type, str], ...] = (
+    ("probe-seconds", "SECONDS", float, "ask its engine this often, and not as often as all"),
+    ("fail-after", "MISSES", int, "so many in a row make its engine unhealthy"),
+    ("pass-after", "ANSWERS", int, "so many in a row make it healthy again"),
+)
 
 
 class Command(OperatorCommand):
@@ -33,6 +38,8 @@ class Command(OperatorCommand):
         add.add_argument("--engine-url", default="", metavar="URL", help="its engine's HTTP server, asked for its load")
         add.add_argument("--observe", default="", metavar="URL", help=OBSERVE)
         add.add_argument("--observe-info", default="", metavar="URL", help="poll its own engine-info server as well")
+        for option, metavar, kind, meaning in PROBING:
+            add.add_argument(f"--{option}", type=kind, metavar=metavar, help=meaning)
         edit = actions.add_parser("edit", help="change or take away its port, its alias or its URLs")
         edit.add_argument("name", metavar="NAME")
         for option, metavar, kind in (
@@ -41,6 +48,7 @@ class Command(OperatorCommand):
             ("engine-url", "URL", str),
             ("observe", "URL", str),
             ("observe-info", "URL", str),
+            *((option, metavar, kind) for option, metavar, kind, _ in PROBING),
         ):
             either = edit.add_mutually_exclusive_group()
             either.add_argument(f"--{option}", type=kind, metavar=metavar)
@@ -94,6 +102,9 @@ class Command(OperatorCommand):
                 engine_key=key or "",
                 observed_url=options["observe"],
                 observed_engine_info_url=options["observe_info"],
+                probe_seconds=options["probe_seconds"],
+                fail_after=options["fail_after"],
+                pass_after=options["pass_after"],
                 **who,
             )
         return instances.edit(
@@ -104,6 +115,9 @@ class Command(OperatorCommand):
             engine_key=_wanted(key, clear=options["no_engine_key"]),
             observed_url=_wanted(options["observe"], clear=options["no_observe"]),
             observed_engine_info_url=_wanted(options["observe_info"], clear=options["no_observe_info"]),
+            probe_seconds=_wanted(options["probe_seconds"], clear=options["no_probe_seconds"]),
+            fail_after=_wanted(options["fail_after"], clear=options["no_fail_after"]),
+            pass_after=_wanted(options["pass_after"], clear=options["no_pass_after"]),
             **who,
         )
 

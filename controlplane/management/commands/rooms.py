@@ -51,6 +51,13 @@ class Command(OperatorCommand):
                     f"  It collided {counted(len(row.collisions), 'time')}: {ago(last.at, now)} dp{last.after} took it from"
                     f" dp{last.before} while that binding was alive."
                 )
+            if row.reuses:
+                last_reuse = row.reuses[-1]
+                what = "came late" if last_reuse.late else f"was used again by another, before by dp{last_reuse.before}"
+                self.say(
+                    f"  It came back {counted(len(row.reuses), 'time')} after its binding was over: {ago(last_reuse.at, now)}"
+                    f" it {what}."
+                )
         living = sum(row.live for row in found)
         if living > 1:
             self.say(f"{living} instances hold this room: two requests may carry the same number.")

@@ -120,6 +120,9 @@ class Command(BaseCommand):
         else:
             self._say("  bootstrap    standing by: another process on this database leads")
         self._say(f"  data         {settings.PDCP_DATA_DIR}")
+        if settings.PDCP_METRICS_PORTS:
+            ports = ", ".join(map(str, settings.PDCP_METRICS_PORTS))
+            self._say(f"  metrics      http://{settings.PDCP_METRICS_HOST}:PORT/metrics, ports {ports}")
         self._say_sign_in_link(url)
         self._say("Ctrl-C stops everything.")
         self._say("")

@@ -7,7 +7,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from controlplane.supervisor import ports
+from controlplane.supervisor.exposing import expose
 from controlplane.web import server
+from controlplane.web.metrics import PAGES
 
 
 class Command(BaseCommand):
@@ -16,6 +18,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             listener = ports.listen(settings.PDCP_WEB_HOST, settings.PDCP_WEB_PORT, variable="PDCP_WEB_PORT")
+            expose("web", PAGES)
         except ports.PortTaken as taken:
             raise CommandError(str(taken), returncode=ports.EXIT_PORT_TAKEN) from None
         with contextlib.suppress(KeyboardInterrupt):

@@ -29,6 +29,7 @@ SCENARIOS: dict[str, Callable[..., Iterator[Any]]] = {
     "rooms": rooms.register_and_query,
     "heartbeat": failures.heartbeat_until_the_server_is_gone,
     "restarted_prefill": failures.restart_a_prefill_that_a_decode_has_cached,
+    "restarted_beside_hanging": failures.restart_a_prefill_beside_others_that_hang,
     "restarted_directory": failures.resolve_again_after_the_directory_was_killed,
     "tenancy": tenancy.name_an_instance_in_bootstrap_host,
     "weights": weights.register_and_load,

@@ -37,16 +37,42 @@ def restart_a_prefill_that_a_decode_has_cached(port: int, patience: float, pause
 
     `pause` lies between the death of the old launch and the first registration of the new one.
     """
-    address = f"127.0.0.1:{port}"
-    shape = Shape(tp=2)
-    old = Prefill(shape, port).register_all()
+    old = Prefill(Shape(tp=2), port).register_all()
+    decodes = _decodes([port])
+    yield _restart(old, decodes, patience, pause)
+
+
+def restart_a_prefill_beside_others_that_hang(
+    port: int, others: list[int], patience: float
+) -> Iterator[dict[str, Any]]:
+    """The decode's heartbeat asks one prefill after another, and waits for seconds for each that hangs. Between the two
+    yields the test makes the others hang."""
+    for other in others:
+        Prefill(Shape(tp=2), other).register_all()
+    old = Prefill(Shape(tp=2), port).register_all()
+    decodes = _decodes([*others, port])
+    yield {"cached": [len(decode.prefill_info_table) for decode in decodes]}
+    yield _restart(old, decodes, patience, pause=0)
+
+
+def _decodes(ports: list[int]) -> list[Any]:
+    """Two decode ranks that have all of these prefills cached, in this order, and beat."""
     decodes = [harness.decode_rank(tp=2, rank=rank) for rank in range(2)]
     for decode in decodes:
-        _fill(decode, address, room=1)
+        for room, port in reversed(list(enumerate(reversed(ports), start=1))):
+            _fill(decode, f"127.0.0.1:{port}", room=room)
         decode.heartbeat_interval = BEAT_SECONDS
         decode._start_heartbeat_checker_thread()
+    # A flush waits for whoever polls: each of them has polled a few times.
     time.sleep(4 * BEAT_SECONDS)
-    quiet = [_ports(decode, address, room=2) for decode in decodes]
+    return decodes
+
+
+def _restart(old: Prefill, decodes: list[Any], patience: float, pause: float) -> dict[str, Any]:
+    """What becomes of requests of the decodes, from the death of the old launch until all go to the new one."""
+    shape, port = old.shape, old.port
+    address = f"127.0.0.1:{port}"
+    quiet = [_ports(decode, address, room=8) for decode in decodes]
     old.die()
     died = time.monotonic()
     time.sleep(pause)
@@ -68,7 +94,7 @@ def restart_a_prefill_that_a_decode_has_cached(port: int, patience: float, pause
     arrived = {str(slot): len(new.frames(slot)) for slot in shape.slots}
     for decode in decodes:
         decode._heartbeat_shutdown.set()
-    yield {
+    return {
         "old": [[old.ranks[slot].rank_port] for slot in shape.slots],
         "new": wanted,
         "before": quiet,

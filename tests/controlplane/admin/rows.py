@@ -43,6 +43,8 @@ def value_for(model: type[models.Model], field: Any, number: int) -> Any:
     if field.name in SECRETS.get(model.__name__, ()):
         text = f"{MARK}-{number}"
         return text.encode() if isinstance(field, models.BinaryField) else text
+    if isinstance(field, models.BinaryField):
+        return f"{field.name}-{number}".encode()
     if field.name in JSON:
         return JSON[field.name]
     if isinstance(field, models.AutoField):

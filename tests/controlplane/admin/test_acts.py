@@ -115,9 +115,12 @@ def test_each_action_does_what_its_command_does(people, world):
         assert (made.instance, made.slot, made.actor, made.reason) == ("prefill-a", "", "operator-ann", "a disk fails")
         page = Page(operator.get(INSTANCES))
         assert page.links["See its answer."] == reverse("admin:controlplane_request_change", args=[made.pk])
+    assert do(operator, "suspect", "prefill-a").status_code == 302
     assert do(operator, "retire", "prefill-a", typed="prefill-a").status_code == 302
     assert stored().intent == "retired"
-    assert len(kept()) == len(steps) + 5
+    assert do(operator, "purge", "prefill-a", typed="prefill-a").status_code == 302
+    assert Request.objects.get(kind="purge").reason == "a disk fails"
+    assert len(kept()) == len(steps) + 7
     assert set(kept()) == {
         (
             f"instance.{act}",

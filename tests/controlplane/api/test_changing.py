@@ -181,6 +181,10 @@ def test_a_request_is_an_operation_that_ends_with_the_answer(operator):
     assert (ended["state"], ended["ended"], ended["sentence"]) == ("refused", True, "dp1 tp0 left before")
     assert operator.post("instances/prefill-a/evict", {"slot": "dp9.cp0.tp0.pp0"}).status == 404
     assert operator.post("instances/prefill-a/evict", {"slot": "dp9"}).json["errors"][0]["pointer"] == "/slot"
+    gone = operator.post("instances/prefill-a/evict", {"slot": "dp1.cp0.tp0.pp0", "launch": 9})
+    assert (gone.status, gone.json["detail"]) == (404, "dp1 cp0 tp0 pp0 is not registered in launch 9 of prefill-a")
+    assert operator.post("instances/prefill-a/evict", {"launch": 1}).status == 202
+    assert Request.objects.latest("id").launch == 1
     for action in ("readmit", "reregister", "supersede"):
         assert operator.post(f"instances/prefill-a/{action}", {}).status == 202
 

@@ -17,20 +17,26 @@ from tests.controlplane.commands.on_backend import on_backend  # noqa: F401
 
 READS = {
     "fleet", "events", "instances", "instances/{name}", "instances/{name}/launches", "instances/{name}/ranks",
-    "instances/{name}/engine-info", "instances/{name}/rooms", "drains", "drains/{drain}", "operations/{operation}",
-    "rooms", "rooms/{room}", "collisions", "gateways", "gateways/{gateway}", "routers", "routers/{router}",
-    "compatibility", "explain/routable", "explain/instance/{name}", "/api/schema/", "/api/docs/",
+    "instances/{name}/workers", "instances/{name}/engine-info", "instances/{name}/rooms",
+    "drains", "drains/{drain}", "operations/{operation}",
+    "rooms", "rooms/{room}", "collisions", "reuses", "gateways", "gateways/{gateway}", "routers", "routers/{router}",
+    "alarms", "alarms/notices", "alarms/{alarm}",
+    "stale", "archive", "retention",
+    "clockwork", "compatibility", "explain/routable", "explain/instance/{name}", "/api/schema/", "/api/docs/",
 }  # fmt: skip
 ACTIONS = (
     "cordon", "uncordon", "drain", "cancel-drain", "force-drain", "retire", "evict", "supersede", "readmit", "reregister",
+    "purge",
 )  # fmt: skip
 EXPECTED = {
     **{("GET", path): "read" for path in READS},
     **{("POST", f"instances/{{name}}/{action}"): "operate" for action in ACTIONS},
+    ("POST", "instances/{name}/suspect"): "operate or gateway or report",
     ("POST", "instances"): "operate",
     ("PATCH", "instances/{name}"): "operate",
     ("DELETE", "instances/{name}"): "operate",
     ("POST", "routers"): "operate",
+    ("POST", "alarms/{alarm}/acknowledge"): "operate",
     ("PATCH", "routers/{router}"): "operate",
     ("DELETE", "routers/{router}"): "operate",
     ("POST", "gateways"): "gateway",
@@ -42,6 +48,7 @@ EXPECTED = {
     ("POST", "workers/open-rooms"): "report",
     ("POST", "resolve"): "resolve",
     ("POST", "compatibility"): "resolve",
+    ("POST", "archive/purge"): "administer",
     ("GET", "tokens"): "administer",
     ("POST", "tokens"): "administer",
     ("DELETE", "tokens/{key}"): "administer",
@@ -53,6 +60,7 @@ FILLED = {
     "name": "a",
     "gateway": "g",
     "router": "r",
+    "alarm": "1",
     "drain": "1",
     "operation": "drain-1",
     "room": "7",
@@ -173,5 +181,6 @@ def test_tokens_bound_to_another_instance_may_do_nothing_anywhere(on_sqlite):
 
 
 ASKED_LATER = {
+    "alarms/{alarm}", "alarms/{alarm}/acknowledge",
     "drains/{drain}", "operations/{operation}", "resolve", "workers/open-rooms", "rooms", "instances",
 }  # fmt: skip

@@ -35,6 +35,9 @@ def test_an_instance_is_added_with_its_event_in_one_transaction():
         "engine_url": "",
         "observed_url": "",
         "observed_engine_info_url": "",
+        "probe_seconds": None,
+        "fail_after": None,
+        "pass_after": None,
         "version": 1,
     }
     assert (stored("prefill-a").intent, stored("prefill-a").own_port) == ("enabled", 9101)
@@ -128,6 +131,9 @@ def test_an_edit_changes_only_what_it_names_and_says_what_was_before():
         "engine_url": "",
         "observed_url": "",
         "observed_engine_info_url": "",
+        "probe_seconds": None,
+        "fail_after": None,
+        "pass_after": None,
     }
     before = head()
     assert not instances.edit("a", own_port=9102, **WHO).changed

@@ -39,6 +39,9 @@ REFUSALS = [
     (("evict", "prefill-a", ELSEWHERE), "dp0 cp0 tp3 pp0 is not registered in prefill-a"),
     (("readmit", "prefill-a", ELSEWHERE), "dp0 cp0 tp3 pp0 never registered in prefill-a"),
     (("supersede", "prefill-a", HERE), "supersede concerns a whole launch"),
+    (("evict", "prefill-a", HERE, 7), "dp0 cp0 tp1 pp0 is not registered in launch 7 of prefill-a"),
+    (("evict", "prefill-a", None, 7), "prefill-a has no launch 7 that is open"),
+    (("readmit", "prefill-a", HERE, 1), "readmit concerns no one launch"),
     (("explode", "prefill-a"), "a request is one of evict, supersede, readmit, reregister"),
 ]
 
@@ -47,7 +50,7 @@ def test_what_does_not_exist_is_refused_and_nothing_is_stored(world):
     before = head()
     for asked, sentence in REFUSALS:
         with pytest.raises(Refused) as refusal:
-            requests.make(*asked, **WHO)
+            requests.make(*asked[:3], launch=asked[3] if asked[3:] else None, **WHO)
         assert sentence in refusal.value.sentence
     assert head() == before
     assert not Request.objects.using(FACTS).exists()

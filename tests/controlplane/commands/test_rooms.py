@@ -4,11 +4,11 @@ import pytest
 
 from controlplane.commands import rooms
 from controlplane.databases import TRAFFIC
-from controlplane.models import RoomBinding, RoomCollision
+from controlplane.models import RoomBinding, RoomCollision, RoomReuse
 from controlplane.tasks.rooms import trim_expired_rooms
 
 NOW = 1_000_000.0
-LONG_AGO = NOW - rooms.SLACK_SECONDS - 1
+LONG_AGO = NOW - rooms.kept_after_expiry() - 1
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,8 @@ def left() -> list[int]:
 
 
 def test_only_what_expired_long_enough_ago_for_every_clock_is_deleted():
-    ids = bind(LONG_AGO - 5, LONG_AGO, NOW - 1, NOW + 60)
+    # One that expired a moment ago may come back, and must be recognised also by a process that starts now.
+    ids = bind(LONG_AGO - 5, LONG_AGO, LONG_AGO + 2, NOW - 1, NOW + 60)
     assert rooms.trim_expired(now=NOW) == rooms.Trimmed(bindings=2)
     assert left() == ids[2:]
     assert rooms.trim_expired(now=NOW) == rooms.Trimmed()
@@ -57,6 +58,16 @@ def test_collisions_are_kept_for_a_day_and_in_a_bounded_number(monkeypatch):
     monkeypatch.setattr(rooms, "COLLISIONS_KEPT", 2)
     assert rooms.trim_expired(now=NOW).collisions == 1
     assert list(collisions.order_by("id").values_list("at", flat=True)) == [NOW - 2, NOW - 1]
+
+
+def test_reuses_are_kept_as_collisions_are():
+    day = rooms.COLLISIONS_KEPT_SECONDS
+    for at in (NOW - day - 1, NOW - 1):
+        RoomReuse.objects.using(TRAFFIC).create(
+            instance_id=1, room=1, before=0, after=0, over="expired", expired_at=at, at=at
+        )
+    assert rooms.trim_expired(now=NOW) == rooms.Trimmed(reuses=1)
+    assert rooms.trim_for(5, clock=lambda: NOW) == rooms.Trimmed()
 
 
 def test_the_task_may_run_twice():

@@ -1,7 +1,7 @@
 """A table's language: what happens to one instance, in words, and what is then true of it.
 
 `tp0@1` is a PUT of slot tp0 at port 1 (TP 2, page size 64); `up 1 2`, `refused 1`, `silent 1`, `unreached 1`, `stranger 1`
-are verdicts of one probe round; `dead 1` is two refusals half a second apart; `wait 61`, `evict`, `evict tp0`,
+are verdicts of one probe round; `dead 1` is two refusals half a second apart; `wait 61`, `evict`, `evict tp0 of 1`,
 `supersede`, `flushed` are what they say. A PUT takes `page=16 layout=hnd of=4 dp=2 token=t http=30001 outside`.
 """
 
@@ -52,10 +52,11 @@ class Scene:
         try:
             match word:
                 case "evict":
+                    launch = launch_of(more)
                     slot = slot_of(more[0]) if more else None
-                    self.decided(orders.evict(self.directory, slot, why="evicted", now=self.now))
+                    self.decided(orders.evict(self.directory, slot, why="evicted", now=self.now, launch=launch))
                 case "supersede":
-                    self.decided(orders.supersede(self.directory, now=self.now))
+                    self.decided(orders.supersede(self.directory, now=self.now, launch=launch_of(more)))
                 case "flushed":
                     self.decided(orders.flushed(self.directory, now=self.now))
                 case _:
@@ -125,3 +126,12 @@ def ports(launch: Launch | None) -> str:
         return "-"
     rows = (launch.rows.get(slot) for slot in launch.topology.slots())
     return " ".join(str(row.port) if row else "-" for row in rows)
+
+
+def launch_of(words: list[str]) -> int | None:
+    """Take `of NUMBER` from the end of the words."""
+    if words[-2:-1] != ["of"]:
+        return None
+    number = int(words.pop())
+    words.pop()
+    return number

@@ -104,3 +104,32 @@ def test_who_answers_for_the_first_time_is_told_apart():
     first = observe_sessions(table, {"a": Contact.UP}, 1.0)
     assert [entry.session for entry in first.met] == ["a"]
     assert observe_sessions(first.table, {"a": Contact.UP}, 2.0).met == []
+
+
+def test_what_is_known_of_a_session_is_stored_when_it_changes_and_only_then():
+    table, _ = publish(EngineTable(), A)
+    for contact in (Contact.UP, Contact.SILENT, Contact.STRANGER, Contact.UNREACHED):
+        first = observe_sessions(table, {"a": contact}, 1.0)
+        assert [entry.contact for entry in first.met] == [contact]
+        table = first.table
+        assert observe_sessions(table, {"a": contact}, 2.0).met == []
+
+
+def test_one_that_takes_connections_and_does_not_answer_keeps_its_rank():
+    table, _ = publish(EngineTable(), A)
+    table = observe_sessions(table, {"a": Contact.SILENT}, 1.0).table
+    assert table.live[0].living and table.live[0].greeted
+    table, events = publish(table, entry("b"))
+    assert told(table.live) == "a1" and [e.kind for e in events] == ["engine.conflicted"]
+
+
+def test_another_program_at_the_port_of_one_that_answered_once_loses_it_the_rank():
+    table, _ = publish(EngineTable(), A)
+    # Of a kind that we do not know, perhaps: nobody takes its place for that.
+    assert observe_sessions(table, {"a": Contact.STRANGER}, 1.0).table.live[0].living
+    table = observe_sessions(table, {"a": Contact.UP}, 1.0).table
+    table, _ = publish(table, entry("b"))
+    seen = observe_sessions(table, {"a": Contact.STRANGER, "b": Contact.UP}, 2.0)
+    assert told(seen.table.live).startswith("b")
+    retired = next(event for event in seen.events if event.kind == "engine.retired")
+    assert retired.reason == "another program holds its port, and session b claims its rank"

@@ -3,7 +3,14 @@
 import pytest
 
 from controlplane.domain.directory import Debt, Directory
-from controlplane.domain.health import CLOSED_COUNTS, FLUSH_LIMIT, POLLER_MEMORY, Pollers, health_status
+from controlplane.domain.health import (
+    CLOSED_COUNTS,
+    FIRST_POLL_WITHIN,
+    FLUSH_LIMIT,
+    POLLER_MEMORY,
+    Pollers,
+    health_status,
+)
 from tests.controlplane.domain.scene import Scene
 
 SERVING = "tp0@1; tp1@2; up 1 2; "
@@ -99,6 +106,16 @@ def test_whoever_was_told_twice_may_close_at_once():
     pollers.polled(1, 503, 5.0)
     pollers.closed(1, 5.1)
     assert pollers.flush_is_over(0.0, 5.2)
+
+
+def test_a_decode_that_was_told_the_topology_is_waited_for_until_its_first_poll():
+    pollers = Pollers()
+    pollers.learned(1.0)
+    # It keeps what it was told, and would keep it for ever if its first poll came when all is well again.
+    assert not pollers.flush_is_over(1.5, 5.9)
+    for moment in (6.0, 11.0):
+        pollers.polled(1, 503, moment)
+    assert pollers.flush_is_over(1.5, 1.0 + FIRST_POLL_WITHIN)
 
 
 def test_after_our_restart_the_unknown_count_as_closed_at_that_moment():

@@ -44,6 +44,8 @@ def test_every_action_is_known():
         ("retire", Stand("a", Intent.DRAINING, drain=Progress.WAITING), ""),
         ("retire", Stand("a", Intent.RETIRED, retired=True), "a is retired"),
         ("evict", Stand("a", Intent.RETIRED, retired=True, registered=2), ""),
+        ("purge", Stand("a", Intent.RETIRED, retired=True), ""),
+        ("purge", Stand("a", Intent.ENABLED), "it is not retired"),
     ],
 )
 def test_why_it_cannot_be_asked_for(act, stand, why):

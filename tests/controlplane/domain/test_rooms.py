@@ -5,7 +5,7 @@ from collections import OrderedDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane.domain.rooms import MAX_DP, MAX_ROOM, Collision, Rooms, RoomTable
+from controlplane.domain.rooms import MAX_DP, MAX_ROOM, Collision, Reuse, Rooms, RoomTable
 
 EDGES = [0, 1, 2**60 - 1, 2**60, 2**61 + 1, 2**62, MAX_ROOM - 1, MAX_ROOM]
 
@@ -42,7 +42,7 @@ def test_the_last_write_wins_and_a_living_other_rank_is_a_collision():
     assert rooms.bind(1, 7, 0, 1100, 100) is None
     assert rooms.bind(1, 7, 2, 1200, 200) == Collision(7, before=0, after=2)
     assert rooms.table(1).find(7, 300) == 2
-    assert rooms.bind(1, 7, 5, 3000, 1200) is None
+    assert rooms.bind(1, 7, 5, 3000, 1200) == Reuse(7, before=2, after=5, expires_ms=1200, evicted=False)
     assert rooms.bind(2, 7, 9, 3000, 1200) is None
     assert rooms.count == 2
 

@@ -29,19 +29,20 @@ def pull(host: str = "127.0.0.1") -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def speechless(*, backlog: int = 16) -> Iterator[int]:
+def speechless(*, backlog: int = 16, port: int = 0) -> Iterator[int]:
     """The kernel accepts, nobody reads."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
         listener.listen(backlog)
         yield listener.getsockname()[1]
 
 
 @contextlib.contextmanager
-def full() -> Iterator[int]:
+def full(port: int = 0) -> Iterator[int]:
     """A listener whose backlog is full: further connects get no answer at all."""
     with contextlib.ExitStack() as stack:
-        port = stack.enter_context(speechless(backlog=0))
+        port = stack.enter_context(speechless(backlog=0, port=port))
         for _ in range(4):
             waiting = stack.enter_context(contextlib.closing(socket.socket()))
             waiting.setblocking(False)

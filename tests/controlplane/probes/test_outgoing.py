@@ -21,6 +21,7 @@ from controlplane.probes import outgoing
 from controlplane.probes.networks import ProbePolicy
 from controlplane.probes.outgoing import Unreachable, check_url, fetch
 from controlplane.probes.sweep import Budget, Purse, is_local_address
+from controlplane.probes.urls import parse
 from tests.controlplane.probes.answering import (
     answering,
     drop_by_drop,
@@ -323,3 +324,18 @@ async def test_https_proves_the_name_and_not_the_address_that_it_led_to(tmp_path
             with pytest.raises(Unreachable):
                 await fetch("GET", url, resolver=to_loopback, timeout=10)
         assert len(peer.requests) == 1
+
+
+async def test_only_a_url_of_our_own_settings_may_name_any_network_and_any_port():
+    with override_settings(PDCP_PROBE_NETWORKS=()):
+        async with answering(reply("200 OK", b"heard")) as peer:
+            with pytest.raises(Refused, match="outside PDCP_PROBE_NETWORKS"):
+                await fetch("GET", peer.url)
+            answered = await fetch("GET", peer.url, allowed=outgoing.operators_own(), any_port=True)
+    assert answered.body == b"heard"
+    with pytest.raises(Refused, match="port 25 is not one on which"):
+        parse("http://10.0.0.1:25/")
+    assert parse("http://10.0.0.1:25/", any_port=True).port == 25
+    for nowhere in ("http://0.0.0.0:9000/", "http://224.0.0.1:9000/"):
+        with pytest.raises(Refused):
+            await fetch("GET", nowhere, allowed=outgoing.operators_own(), any_port=True)

@@ -7,6 +7,7 @@ import time
 
 from controlplane.domain.contact import Contact
 from controlplane.probes.networks import ProbePolicy, parse_networks
+from controlplane.probes.places import Places
 from controlplane.probes.sweep import APART_SECONDS, Budget, Prober, Purse, Target
 from controlplane.probes.zmtp import GREETING
 from tests.controlplane.probes import peers
@@ -100,7 +101,7 @@ async def test_a_caller_that_gives_up_does_not_take_the_answer_from_the_others()
 
 
 async def test_no_more_probes_than_places_run_at_once():
-    prober = Prober(ProbePolicy(allowed=parse_networks("127.0.0.0/8")), timeout=PATIENCE, concurrency=3)
+    prober = Prober(ProbePolicy(allowed=parse_networks("127.0.0.0/8")), timeout=PATIENCE, places=Places(3, 0))
     async with Greeter(after=0.3) as peer:
         # All of 127.0.0.0/8 is this host: twelve addresses, one server.
         server = await asyncio.start_server(peer._greet, "0.0.0.0", 0)
@@ -113,7 +114,7 @@ async def test_no_more_probes_than_places_run_at_once():
 
 
 async def test_each_probe_is_bounded_and_waiting_for_a_place_does_not_use_its_time_up():
-    prober = Prober(ProbePolicy(), timeout=1.0, concurrency=1)
+    prober = Prober(ProbePolicy(), timeout=1.0, places=Places(1, 0))
     with peers.speechless() as silent, peers.pull() as up:
         began = time.monotonic()
         answers = await prober.probe_many([Target(HERE, silent, HERE), Target(HERE, up, HERE)])

@@ -9,17 +9,19 @@ from django.test.utils import CaptureQueriesContext
 from controlplane.commands import drains, gateways, instances, intent, routers
 from controlplane.commands.transaction import record
 from controlplane.databases import FACTS, READER
+from controlplane.domain.alarms import key_of
 from controlplane.domain.contact import Contact
 from controlplane.domain.topology import Slot, Topology
 from controlplane.ledger.append import NewEvent
 from controlplane.models import Instance, Launch, Lease, Router, RouterMember
 from controlplane.queries import attention, memo
 from controlplane.queries.fleet import snapshot
+from tests.controlplane.commands.alarming import an_alarm
 from tests.controlplane.commands.draining import join
 from tests.controlplane.queries.world import World
 
 TP4 = Topology(1, 1, 4, 1)
-QUERIES = 28
+QUERIES = 31
 
 
 @pytest.fixture(autouse=True)
@@ -191,3 +193,14 @@ def test_it_takes_as_many_queries_whatever_there_is_to_tell(count):
         attention.scene(now=time.time())
     sent = [query for query in caught.captured_queries if not query["sql"].startswith(("BEGIN", "COMMIT", "ROLLBACK"))]
     assert len(sent) == QUERIES
+
+
+def test_where_nobody_knows_since_when_it_is_so_it_is_since_it_was_seen():
+    world = World("prefill-a")
+    world.launch(TP4, first_port=4000, token="t")
+    world.put(Slot(0, 0, 1, 0), TP4, port=4999, token="t")
+    (concern,) = told().values()
+    assert concern.state == "conflict" and concern.since is None
+    an_alarm(key=key_of(concern), began_at=1234.0)
+    (concern,) = told().values()
+    assert concern.since == 1234.0

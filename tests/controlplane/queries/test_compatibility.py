@@ -18,7 +18,7 @@ from controlplane.queries import compatibility
 from tests.controlplane.queries.world import World
 
 TP4 = Topology(1, 1, 4, 1)
-PAIR_QUERIES = 15
+PAIR_QUERIES = 16
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from controlplane.queries.explain import explain_instance
 from tests.controlplane.queries.world import World
 
 DP2_TP2 = Topology(2, 1, 2, 1)
-EXPLAIN_QUERIES = 16
+EXPLAIN_QUERIES = 34
 
 
 @pytest.fixture(autouse=True)

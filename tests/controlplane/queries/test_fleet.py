@@ -15,7 +15,7 @@ from controlplane.queries import fleet
 from tests.controlplane.queries.world import World
 
 DP2_TP4 = Topology(2, 1, 4, 1)
-FLEET_QUERIES = 12
+FLEET_QUERIES = 13
 
 
 @pytest.fixture(autouse=True)

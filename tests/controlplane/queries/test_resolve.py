@@ -17,7 +17,7 @@ from controlplane.queries.resolve import Resolved, resolve
 from tests.controlplane.queries.world import World
 
 DP2_TP4 = Topology(2, 1, 4, 1)
-RESOLVE_QUERIES = 13
+RESOLVE_QUERIES = 14
 
 
 @pytest.fixture(autouse=True)

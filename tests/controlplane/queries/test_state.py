@@ -24,7 +24,7 @@ from tests.controlplane.queries.whole_fleet import WholeFleet
 
 SMALL = Topology(1, 1, 2, 1)
 TWO_GROUPS = Topology(2, 1, 1, 1)
-STATE_QUERIES = 10
+STATE_QUERIES = 11
 ELSEWHERE = {"router.restarted", "router.worker_added", "router.worker_removed"}
 """Written only by a look at a real router: driven in its own tests, and no part of the state."""
 
@@ -69,6 +69,11 @@ def everything(fleet: WholeFleet, check) -> None:
         lambda: fleet.put("a", Slot(0, 0, 0, 0), SMALL, 4001, token="t"),
         lambda: fleet.put("a", Slot(0, 0, 1, 0), SMALL, 4002, token="t"),
         lambda: fleet.observe("a", Contact.UP, 4001, 4002),
+        lambda: fleet.beat("a", "w0", Slot(0, 0, 0, 0), token="t"),
+        lambda: fleet.beat("a", "w1", Slot(0, 0, 1, 0), token="t"),
+        lambda: fleet.expire("w0"),
+        lambda: fleet.expire("w1"),
+        lambda: fleet.beat("a", "w1", Slot(0, 0, 1, 0), token="t"),
         # The owner answers, so this is a claim.
         lambda: fleet.put("a", Slot(0, 0, 0, 0), SMALL, 4009, token="t"),
         lambda: fleet.join("g1", "http://g1.example"),
@@ -98,6 +103,8 @@ def everything(fleet: WholeFleet, check) -> None:
         lambda: fleet.observe("a", Contact.REFUSED, 4001, 4002, 4009),
         lambda: fleet.observe("a", Contact.REFUSED, 4001, 4002, 4009),
         lambda: fleet.observe("a", Contact.UP, 4101, 4102),
+        # Its launch is over.
+        lambda: fleet.expire("w0"),
         fleet.look_at_drains,
         lambda: fleet.observe_sessions("a", Contact.UP, f"{_host}:7001"),
         lambda: fleet.observe_sessions("a", Contact.REFUSED, f"{_host}:7001", f"{_host}:7002"),
@@ -111,6 +118,10 @@ def everything(fleet: WholeFleet, check) -> None:
         lambda: fleet.edit("e", observed_url="http://e.example:8998", observed_engine_info_url="http://e.example:6789"),
         lambda: fleet.note("a", "listener.failed", port=9302, why="taken"),
         lambda: fleet.token("t"),
+        fleet.alarm,
+        lambda: fleet.engine("a", "up", mode="prefill", model="m"),
+        lambda: fleet.engine("a", "down", "refused"),
+        lambda: fleet.engine("a", "unknown"),
         lambda: fleet.breaker("g1", "a", "open"),
         lambda: fleet.leave("g1"),
         lambda: fleet.join("g1"),
@@ -132,6 +143,8 @@ def everything(fleet: WholeFleet, check) -> None:
         lambda: fleet.observe("f", Contact.REFUSED, 6301, 6302),
         lambda: fleet.put("f", Slot(0, 0, 0, 0), SMALL, 6301),
         lambda: fleet.retire("b"),
+        lambda: fleet.purge("b"),
+        fleet.purge_archive,
         lambda: fleet.retire("a"),
         lambda: fleet.add("a"),
     ]
@@ -183,6 +196,7 @@ STEPS = st.one_of(
     ),
     st.tuples(st.just("operate"), st.sampled_from(["cordon", "drain", "uncordon"]), name, group),
     st.tuples(st.just("retire"), name),
+    st.tuples(st.just("purge"), name),
     st.tuples(st.just("look")),
     st.tuples(st.just("join"), gateway, st.sampled_from(["", "http://one.example", "http://two.example"])),
     st.tuples(st.just("leave"), gateway),
@@ -204,7 +218,10 @@ STEPS = st.one_of(
     st.tuples(st.just("publish"), name, st.sampled_from("xyz"), st.sampled_from("de")),
     st.tuples(st.just("sessions"), name, st.sampled_from([Contact.UP, Contact.REFUSED]), st.sampled_from("xyz")),
     st.tuples(st.just("flushed"), name),
+    st.tuples(st.just("engine"), name, st.sampled_from(["up", "down", "unknown"]), st.sampled_from(["", "lost"])),
     st.tuples(st.just("order"), name, st.sampled_from(["evict", "supersede"])),
+    st.tuples(st.just("beat"), name, st.sampled_from(["w0", "w1"]), slot),
+    st.tuples(st.just("expire"), st.sampled_from(["w0", "w1"])),
 )
 
 
@@ -309,9 +326,11 @@ def test_what_cannot_be_told_is_refused_with_a_sentence(on_backend, monkeypatch)
     assert refused.value.code == "too_large"
     assert set(state.as_of(2, "a")["instances"]) == {"a"}
     Event.objects.using(FACTS).filter(revision=1).delete()
-    with pytest.raises(Refused, match="the beginning of the ledger is not kept") as refused:
+    with pytest.raises(
+        Refused, match=r"the ledger is kept from revision 2 .* what was at revision 2 cannot be told"
+    ) as gone:
         state.as_of(2)
-    assert refused.value.code == "unavailable"
+    assert gone.value.code == "cursor_gone"
 
 
 def test_a_long_story_is_read_in_pieces(on_backend, monkeypatch):

@@ -58,3 +58,8 @@ def test_a_place_that_is_no_number_is_refused():
     for wrong in ("-1", "x", "1" * 10, "¹"):
         with pytest.raises(Refused):
             tensors.read_place(wrong)
+
+
+def test_what_is_stored_damaged_is_said_and_not_an_error():
+    with pytest.raises(Refused, match=r"cannot be read .*; have its worker publish it again"):
+        tensors.page(b"no zlib")

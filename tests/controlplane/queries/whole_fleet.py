@@ -5,6 +5,7 @@ Whatever is asked for is really done, by the code that does it in production; a 
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from django.contrib.auth import get_user_model
@@ -12,21 +13,30 @@ from django.contrib.auth import get_user_model
 from controlplane.access import tokens
 from controlplane.bootstrap import registry
 from controlplane.bootstrap.complaints import Note
+from controlplane.bootstrap.fleet import Fleet
 from controlplane.bootstrap.fleet import Instance as Held
+from controlplane.bootstrap.heartbeats import Beat
+from controlplane.bootstrap.lateness import Expire
 from controlplane.bootstrap.operations import Flushed, Observe, Ordered, PublishEngine, Register
+from controlplane.bootstrap.purging import Purge
 from controlplane.bootstrap.recorder import Operation, Staged
-from controlplane.commands import drains, gateways, instances, intent, reports, requests, routers
+from controlplane.commands import alarms, drains, gateways, instances, intent, purging, reports, requests, routers
+from controlplane.commands.keeping_health import Change, keep
 from controlplane.commands.transaction import record
 from controlplane.databases import FACTS
 from controlplane.domain.contact import Contact
 from controlplane.domain.directory import Directory, Registration
+from controlplane.domain.engine_health import Memory, State, Why
 from controlplane.domain.errors import Refused
 from controlplane.domain.reports import BreakerReport
 from controlplane.domain.topology import SharedFacts, Slot, Topology
 from controlplane.ledger.store import FactStore
 from controlplane.ledger.writes import Writes
-from controlplane.models import Instance, Lease, LedgerHead, MachineToken, Router
+from controlplane.models import Alarm, EngineHealth, Instance, Lease, LedgerHead, MachineToken, Router
 from controlplane.protocol.engine_info import Publication
+from controlplane.protocol.heartbeat import Heartbeat
+from controlplane.queries import attention, memo
+from controlplane.queries.engine_health import memory_of
 
 HOST = "10.0.0.1"
 ACTOR = "anna"
@@ -38,6 +48,7 @@ class WholeFleet:
     def __init__(self) -> None:
         self.store = FactStore(FACTS)
         self.held: dict[str, Held] = {}
+        self.fleet = Fleet(room_limit=1)
         self.now = time.time()
         self.did: list[str] = []
         Lease.objects.using(FACTS).filter(name="bootstrap").update(token=1, holder="test pid 1", expires_at=self.now)
@@ -91,6 +102,23 @@ class WholeFleet:
             tokens.revoke(newest.token_key, ACTOR)
 
         self.ask(f"token {name}", make_and_revoke)
+
+    def alarm(self) -> None:
+        """Nobody leads, somebody looks after that, and then somebody leads again."""
+
+        def whole_story() -> None:
+            for seconds, leads in ((0, False), (6, False), (9, True), (30, True)):
+                at = self.now + 100 + seconds
+                Lease.objects.using(FACTS).filter(name="bootstrap").update(expires_at=at if leads else self.now)
+                memo.forget()
+                attention.forget()
+                alarms.watch(at)
+                if seconds == 6:
+                    (raised,) = Alarm.objects.using(FACTS).filter(raised_at__isnull=False, kind="events")
+                    alarms.acknowledge(raised.pk, actor=ACTOR, reason="why")
+            Lease.objects.using(FACTS).filter(name="bootstrap").update(expires_at=self.now)
+
+        self.ask("an alarm comes and goes", whole_story)
 
     # --- those who choose workers ----------------------------------------------------------------------------
 
@@ -172,6 +200,58 @@ class WholeFleet:
         said["told"] = False
         self._do(f"order {kind} {name} {slot}", name, lambda i: Ordered(i, **said))
 
+    def purge(self, name: str, *, override: bool = False) -> None:
+        def work() -> None:
+            number = purging.purge(name, override=override, actor=ACTOR, reason="gone for good")
+            held = self._known(name)
+            held.intent = Instance.objects.using(FACTS).get(name=name).intent
+            launches = held.directory.launches()
+            alive = sum(row.contact is Contact.UP for launch in launches for row in launch.rows.values())
+            said = {"request": number, "override": override, "answering": alive}
+            said |= {"actor": ACTOR, "reason": "gone for good"}
+            self._commit(held, Purge(held, **said))
+            if not Instance.objects.using(FACTS).filter(name=name).exists():
+                del self.held[name]
+
+        self.ask(f"purge {name} {override}", work)
+
+    def purge_archive(self) -> None:
+        said = {"actor": ACTOR, "older_than": 0.0, "now": time.time() + 3600}
+        self.ask("purge the archive", partial(purging.purge_archive, **said))
+
+    def beat(self, name: str, worker: str, *slots: Slot, token: str | None = None) -> None:
+        said = Heartbeat(worker, slots, token, 5.0)
+        self._do(f"{worker} of {name} beats", name, lambda i: Beat(i, said, self.fleet))
+
+    def expire(self, worker: str) -> None:
+        """Nothing was heard from it within its lease."""
+        lease = self.fleet.leases.get(worker)
+        if lease is not None:
+            name = self.fleet.by_id[lease.instance].name
+            self._do(f"{worker} is silent", name, lambda i: Expire(i, lease, self.fleet.leases))
+
+    def engine(self, name: str, state: str, why: str = "", **said: str) -> None:
+        """What the prober stores of its engine's own HTTP server."""
+
+        def work() -> None:
+            row = Instance.objects.using(FACTS).filter(name=name).first()
+            if row is None:
+                return
+            kept = EngineHealth.objects.using(FACTS).filter(instance_id=row.pk).first()
+            before = memory_of(kept) if kept is not None else Memory("http://engine.example")
+            after = replace(
+                before,
+                state=State(state),
+                why=Why(why) if why else None,
+                identity=str(said),
+                said=said,
+                asked_at=self.now,
+            )
+            change = Change(row.pk, name, before, after, kept.version if kept is not None else 0)
+            assert keep([change]) == {row.pk}
+
+        self.ask(f"engine {name} {state} {why} {said}", work)
+
     def note(self, name: str, kind: str, **data: object) -> None:
         self._do(f"note {kind} {name}", name, lambda i: Note(i, kind, data))
 
@@ -189,13 +269,14 @@ class WholeFleet:
         if writes:
             self.store.commit(1, writes)
         held.publish(staged.directory, staged.engines)
+        self.fleet.leases.publish(staged.leases)
 
     def _known(self, name: str) -> Held | None:
         if name not in self.held:
             row = Instance.objects.using(FACTS).filter(name=name).first()
             if row is None:
                 return None
-            self.held[name] = Held(row.pk, name, directory=Directory(name))
+            self.held[name] = self.fleet.by_id[row.pk] = Held(row.pk, name, directory=Directory(name))
         return self.held[name]
 
 

@@ -13,6 +13,7 @@ from controlplane.domain.topology import SharedFacts, Slot, Topology
 from controlplane.ledger.store import FactStore
 from controlplane.ledger.writes import Writes
 from controlplane.models import Instance, Lease
+from tests.controlplane.queries.rounds import all_run
 
 FACTS_OF_ALL = SharedFacts(page_size=64, kv_cache_dtype="auto")
 
@@ -27,6 +28,7 @@ class World:
         self.store = FactStore(FACTS)
         self.term = 1
         Lease.objects.using(FACTS).filter(name="bootstrap").update(token=1, holder="test pid 1", expires_at=time.time())
+        all_run()
 
     def put(self, slot: Slot, topology: Topology, *, port: int, token: str | None = None, flags=()) -> None:
         put = Registration(slot, topology, FACTS_OF_ALL, "10.0.0.1", port, None, token, flags)

@@ -1,0 +1,223 @@
+"""Ask engines how they are, and keep what that comes to: the one writer of engine health.
+
+What a probe changes is decided by `domain.engine_health`; a turn of a verdict is an event of the ledger, in the transaction
+that stores it. A row is written only as it was read (`version`): of two workers that look at once one is too late, and tells
+nothing. What only gets older is stored every few seconds.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError
+
+from controlplane.access import secrets
+from controlplane.domain.contact import Contact
+from controlplane.domain.engine_health import Memory, fails, hear, withhold
+from controlplane.domain.launch import Address
+from controlplane.domain.verdicts import Jury
+from controlplane.probes.engines import Finding, Patient, stream
+from controlplane.probes.outgoing import policy
+from controlplane.probes.urls import parse
+from controlplane.queries import engine_health as queries
+from controlplane.queries.engine_health import Asked
+from controlplane.queries.witnesses import own_ports
+
+from . import suspecting
+from .keeping_health import Change, forget, keep
+
+log = structlog.get_logger(__name__)
+
+PER_SECOND = 200
+"""So many engines are asked in a second; where there are more, each of them is asked less often."""
+
+LONGEST_STRETCH = 8.0
+MOST_A_ROUND = 1600
+KEEP_SECONDS = 10.0
+IDENTITY_LASTS = 10.0
+LOAD_LASTS = 10.0
+SPREAD_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class _Known:
+    """One engine as this process knows it, which may be younger than what is stored."""
+
+    asked: Asked
+    memory: Memory
+    stored: Memory
+    version: int
+    stored_at: float
+    due: float = 0.0
+
+
+@dataclass(slots=True)
+class Examined:
+    """What a round came to."""
+
+    asked: int = 0
+    turned: int = 0
+    paused: bool = False
+
+
+class Examiner:
+    """One a process. Rounds may run beside each other: each engine is asked by one of them at a time."""
+
+    def __init__(self, *, again: bool = True) -> None:
+        """`again`: whoever answers otherwise than expected is asked once more at once."""
+        self._again = again
+        self._lock = threading.Lock()
+        self._known: dict[int, _Known] = {}
+        self._asking: set[int] = set()
+        self._jury = Jury()
+        self._suspects = suspecting.Newest()
+        self.paused = False
+
+    def round(self, *, suspects_only: bool = False) -> Examined:
+        """Ask whoever is due, or has been suspected since; those that are being asked are left to whoever does."""
+        done = Examined()
+        if not settings.PDCP_HEALTH_INTERVAL_SECONDS:
+            return done
+        found, left = queries.asked()
+        suspected = self._suspects.take()
+        chosen = self._choose(found, suspected, suspects_only=suspects_only)
+        try:
+            if not suspects_only:
+                done.turned += forget(left)
+            self._examine(chosen, done, spread=0.0 if suspects_only else SPREAD_SECONDS)
+        finally:
+            with self._lock:
+                self._asking -= {known.asked.id for known in chosen}
+        done.paused = self.paused
+        return done
+
+    def _choose(self, found: Sequence[Asked], suspected: set[int], *, suspects_only: bool) -> list[_Known]:
+        now, stretch = time.monotonic(), min(LONGEST_STRETCH, max(1.0, len(found) / PER_SECOND))
+        with self._lock:
+            for gone in self._known.keys() - {asked.id for asked in found} - self._asking:
+                del self._known[gone]
+            self._jury.forget({_address(asked.url) for asked in found})
+            due = []
+            for asked in found:
+                if asked.id in self._asking:
+                    if asked.id in suspected:
+                        self._known[asked.id].due = 0.0
+                    continue
+                known = self._refreshed(asked, now)
+                if asked.id in suspected:
+                    # Whoever doubts it looks for what comes of that, even if nothing changed.
+                    known.stored_at = 0.0
+                if asked.id in suspected or (not suspects_only and now >= known.due):
+                    due.append(known)
+            due.sort(key=lambda known: (known.asked.id not in suspected, known.due))
+            chosen = due[:MOST_A_ROUND]
+            for known in chosen:
+                self._asking.add(known.asked.id)
+                known.due = now + known.asked.every * stretch * random.uniform(0.9, 1.1)
+        return chosen
+
+    def _refreshed(self, asked: Asked, now: float) -> _Known:
+        """As it is stored, unless we know better."""
+        known = self._known.get(asked.id)
+        if known is None or known.version != asked.version or known.memory.at != asked.url:
+            known = self._known[asked.id] = _Known(asked, asked.memory, asked.stored, asked.version, now)
+        known.asked = asked
+        return known
+
+    def _examine(self, chosen: Sequence[_Known], done: Examined, *, spread: float) -> None:
+        by_id = {known.asked.id: known for known in chosen}
+        patients = [_patient(known, again=self._again) for known in chosen]
+        if not patients:
+            return
+        allowed, timeout = policy(own_ports()), settings.PDCP_HEALTH_TIMEOUT_SECONDS
+        for findings in stream(patients, allowed=allowed, timeout=timeout, spread=spread):
+            done.asked += len(findings)
+            self._hear(by_id, findings)
+            touched = [by_id[id_] for id_ in dict.fromkeys(finding.id for finding in findings)]
+            done.turned += self._keep(touched)
+
+    def _hear(self, by_id: dict[int, _Known], findings: Iterable[Finding]) -> None:
+        """All of them are heard before any is judged: most of them may fail together."""
+        with self._lock:
+            for finding in findings:
+                contact = Contact.REFUSED if fails(finding.heard.answer) else Contact.UP
+                self._jury.hear(finding.id, _address(by_id[finding.id].asked.url), contact, time.monotonic())
+            paused = self._jury.paused()
+        if paused != self.paused:
+            self.paused = paused
+            log.warning("engine_verdicts_paused" if paused else "engine_verdicts_resumed")
+        for finding in findings:
+            known = by_id[finding.id]
+            if paused and fails(finding.heard.answer):
+                known.memory = withhold(known.memory, finding.heard, finding.at)
+            else:
+                known.memory = hear(known.memory, finding.heard, known.asked.rule, finding.at)
+
+    def _keep(self, touched: Sequence[_Known]) -> int:
+        """Store what is news, and what was stored a while ago; how many verdicts turned."""
+        now = time.monotonic()
+        changed = [known for known in touched if _is_news(known) or now - known.stored_at >= KEEP_SECONDS]
+        if not changed:
+            return 0
+        changes = [
+            Change(known.asked.id, known.asked.name, known.stored, known.memory, known.version) for known in changed
+        ]
+        try:
+            kept = keep(changes)
+        except DatabaseError as problem:
+            # We remember, and the next round tries again.
+            log.warning("engine_health_not_kept", problem=str(problem)[:300])
+            return 0
+        turned = 0
+        for known, change in zip(changed, changes, strict=True):
+            if change.id in kept:
+                turned += known.stored.verdict != change.after.verdict
+                known.stored, known.version, known.stored_at = change.after, known.version + 1, now
+            else:
+                # Another worker was faster: what it stored is read in the next round.
+                known.version = -1
+        return turned
+
+
+def _patient(known: _Known, *, again: bool) -> Patient:
+    now, memory, asked = time.time(), known.memory, known.asked
+    return Patient(
+        asked.id,
+        asked.role,
+        asked.url,
+        memory,
+        secrets.unseal(asked.sealed_key) or "" if asked.sealed_key else "",
+        identify=now - (memory.identified_at or 0.0) >= IDENTITY_LASTS or memory.fails > 0,
+        weigh=now - (memory.load_at or 0.0) >= LOAD_LASTS,
+        again=again,
+    )
+
+
+def _is_news(known: _Known) -> bool:
+    """Whether it says something else than what is stored, and not only when."""
+    return _says(known.memory) != _says(known.stored) or not known.version
+
+
+def _says(memory: Memory) -> tuple[object, ...]:
+    counts = replace(memory, since=0.0)
+    return (
+        *counts.verdict,
+        counts.fails,
+        counts.passes,
+        counts.served,
+        counts.identity,
+        dict(counts.said),
+        counts.withheld_since is None,
+        counts.error if counts.fails else "",
+    )
+
+
+def _address(url: str) -> Address:
+    target = parse(url)
+    return target.host, target.port

@@ -1,0 +1,1 @@
+"""What is measured: the names, the counters, and how a scrape is answered. It knows nothing of the fleet."""

@@ -1,0 +1,44 @@
+"""Raises and resolves alarms, sends what the webhook shall hear, and forgets what is long over."""
+
+import time
+
+import structlog
+from celery import shared_task
+
+from controlplane.commands import alarm_notices, alarm_posting, alarms
+
+log = structlog.get_logger(__name__)
+
+
+RESTS = 3.0
+"""So many times as long as a round took, the next one waits: of a very large fleet we look less often, and others get on."""
+
+_rests_until = [0.0]
+
+
+@shared_task
+def watch_alarms() -> None:
+    began = time.monotonic()
+    if began < _rests_until[0]:
+        return
+    done = alarms.watch()
+    ended = time.monotonic()
+    _rests_until[0] = ended + RESTS * (ended - began)
+    if done.raised or done.resolved:
+        log.info("alarms changed", raised=done.raised, resolved=done.resolved)
+
+
+# Its own budget, and one answer that does not come.
+@shared_task(within_seconds=20.0)
+def send_alarm_notices() -> None:
+    taken = alarm_posting.deliver()
+    if taken:
+        log.info("alarm webhook took messages", count=taken)
+
+
+@shared_task
+def forget_old_alarms() -> None:
+    now = time.time()
+    deleted = alarms.forget_old(now=now) + alarm_notices.forget_old(now=now)
+    if deleted:
+        log.info("old alarms deleted", count=deleted)

@@ -1,0 +1,171 @@
+"""The PUSH sockets of a rank: one for each peer, made when needed, dropped when the peer is gone.
+
+Source: `CommonKVManager._connect` and `CommonKVReceiver._connect` of SGLang 0.5.23. Two differences: a message is handed over
+only when the peer has greeted (ZMQ_IMMEDIATE; SGLang's sender never learns that nobody was there), and a silent peer holds
+up its own messages alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from workers.messaging.endpoint import Endpoint
+from workers.messaging.errors import Closed, Congested, Unreachable
+from workers.messaging.sockets import new_context, new_socket
+
+CONNECT_SECONDS = 2.0
+SEND_SECONDS = 1.0
+MAX_PEERS = 1024
+
+GREETED = zmq.EVENT_HANDSHAKE_SUCCEEDED
+NEVER: dict[int, str] = {
+    zmq.EVENT_CLOSED: "nobody listens there",
+    zmq.EVENT_DISCONNECTED: "it hung up before it greeted",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "it does not speak ZeroMQ",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it does not speak ZeroMQ",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it asks for credentials",
+}
+WATCHED = functools.reduce(operator.or_, NEVER, GREETED)
+
+
+@dataclass(slots=True)
+class _Peer:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    socket: zmq.Socket[bytes] | None = None
+    monitor: zmq.Socket[bytes] | None = None
+    used_at: float = 0.0
+    opened_with: Sequence[bytes] | None = None
+
+    def drop(self, *, linger_seconds: float = 0.0) -> None:
+        if self.socket is not None:
+            self.socket.disable_monitor()
+            self.socket.close(linger=int(linger_seconds * 1000))
+        if self.monitor is not None:
+            self.monitor.close(linger=0)
+        self.socket = self.monitor = self.opened_with = None
+
+    def is_lost(self) -> bool:
+        """Whether it hung up since: SGLang's ranks take new ports when they restart, so nothing is tried again here."""
+        while self.monitor is not None and self.monitor.poll(0):
+            if parse_monitor_message(self.monitor.recv_multipart())["event"] != GREETED:
+                return True
+        return False
+
+
+class Outbox:
+    """`send` may be called from any thread. A message that was handed over may still be lost with the peer: every request has
+    a deadline of its own."""
+
+    def __init__(self, *, connect_seconds: float = CONNECT_SECONDS, send_seconds: float = SEND_SECONDS) -> None:
+        self._connect_seconds, self._send_seconds = connect_seconds, send_seconds
+        self._context = new_context()
+        self._lock = threading.Lock()
+        self._peers: dict[Endpoint, _Peer] = {}
+        self._closed = False
+
+    def send(self, to: Endpoint, frames: Sequence[bytes], *, opening: Sequence[bytes] | None = None) -> None:
+        """Hand one message over, within `connect_seconds + send_seconds` (3 s, and as long again behind another sender).
+
+        `opening`: a message that must come before this one on every new connection, and again when it changed: a registration.
+        A peer that restarted at the same port is told it again. Raises Unreachable, Congested or Closed; then nothing was sent.
+        """
+        deadline = time.monotonic() + self._connect_seconds + self._send_seconds
+        peer = self._peer(to)
+        if not peer.lock.acquire(timeout=self._connect_seconds + self._send_seconds):
+            raise Congested(f"{to} has kept another message waiting for longer than {self._send_seconds:g} s")
+        try:
+            if self._closed:
+                raise Closed("the outbox is closed")
+            if peer.socket is not None and peer.is_lost():
+                peer.drop()
+            socket = peer.socket or self._connect(peer, to, deadline - self._send_seconds)
+            peer.used_at = time.monotonic()
+            try:
+                if opening is not None and opening != peer.opened_with:
+                    socket.send_multipart(opening)
+                    peer.opened_with = opening
+                socket.send_multipart(frames)
+            except zmq.Again:
+                if peer.is_lost():
+                    peer.drop()
+                    raise Unreachable(f"{to} hung up") from None
+                raise Congested(f"{to} took nothing for {self._send_seconds:g} s; its process may be frozen") from None
+        finally:
+            peer.lock.release()
+
+    def forget(self, to: Endpoint) -> None:
+        """Close the socket to a peer that is known to be gone; the next message connects anew."""
+        with self._lock:
+            peer = self._peers.pop(to, None)
+        if peer is not None:
+            with peer.lock:
+                peer.drop()
+
+    @property
+    def peers(self) -> int:
+        return len(self._peers)
+
+    def close(self, *, linger_seconds: float = 0.0) -> None:
+        """Messages that were handed over have `linger_seconds` to leave this process."""
+        with self._lock:
+            self._closed = True
+            peers, self._peers = list(self._peers.values()), {}
+        for peer in peers:
+            with peer.lock:
+                peer.drop(linger_seconds=linger_seconds)
+        self._context.destroy(linger=0)
+
+    def _peer(self, to: Endpoint) -> _Peer:
+        with self._lock:
+            if self._closed:
+                raise Closed("the outbox is closed")
+            if to not in self._peers and len(self._peers) >= MAX_PEERS:
+                self._make_room()
+            return self._peers.setdefault(to, _Peer(used_at=time.monotonic()))
+
+    def _make_room(self) -> None:
+        """Close the peer that was longest not used; one that is in use just now is passed over."""
+        for to, peer in sorted(self._peers.items(), key=lambda item: item[1].used_at):
+            if peer.lock.acquire(blocking=False):
+                try:
+                    peer.drop(linger_seconds=self._send_seconds)
+                finally:
+                    peer.lock.release()
+                del self._peers[to]
+                return
+
+    def _connect(self, peer: _Peer, to: Endpoint, deadline: float) -> zmq.Socket[bytes]:
+        peer.socket = new_socket(self._context, zmq.PUSH, ipv6=to.is_ipv6)
+        peer.socket.setsockopt(zmq.IMMEDIATE, 1)
+        peer.socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        peer.socket.setsockopt(zmq.SNDTIMEO, int(self._send_seconds * 1000))
+        peer.monitor = peer.socket.get_monitor_socket(WATCHED)
+        try:
+            peer.socket.connect(to.tcp)
+            why_not = _greeting(peer.monitor, deadline)
+        except zmq.ZMQError as error:
+            why_not = str(error)
+        if why_not:
+            peer.drop()
+            raise Unreachable(f"{to} cannot be reached: {why_not}")
+        return peer.socket
+
+
+def _greeting(monitor: zmq.Socket[bytes], deadline: float) -> str:
+    """Empty when the peer greeted, else why it will not."""
+    # Asked at least once: this process may have been away while the peer answered.
+    while monitor.poll(max(0, int((deadline - time.monotonic()) * 1000))):
+        event = parse_monitor_message(monitor.recv_multipart())["event"]
+        if event == GREETED:
+            return ""
+        if event in NEVER:
+            return NEVER[event]
+    return "it accepts nothing, or does not greet"

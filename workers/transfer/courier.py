@@ -1,0 +1,70 @@
+"""Hands messages to several peers at once, so that one that is silent costs its own time only, and all of it is bounded."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workers.messaging.endpoint import Endpoint
+from workers.messaging.errors import Congested, MessagingError
+from workers.messaging.outbox import Outbox
+
+THREADS = 16
+DELIVERY_SECONDS = 7.0
+LINGER_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message, and what must be said before it on a new connection."""
+
+    to: Endpoint
+    frames: Sequence[bytes]
+    opening: Sequence[bytes] | None = None
+
+
+class Courier:
+    """Owns an outbox and a few threads."""
+
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+        self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="courier")
+
+    def deliver(
+        self, letters: Sequence[Letter], *, timeout: float = DELIVERY_SECONDS
+    ) -> dict[Endpoint, MessagingError]:
+        """-> what went wrong, by endpoint; empty when all were handed over. Letters to one endpoint keep their order."""
+        by_peer: dict[Endpoint, list[Letter]] = {}
+        for letter in letters:
+            by_peer.setdefault(letter.to, []).append(letter)
+        if len(by_peer) == 1:
+            waiting = {to: self._try(to, own) for to, own in by_peer.items()}
+            return {to: why for to, why in waiting.items() if why is not None}
+        tasks = {to: self._threads.submit(self._try, to, own) for to, own in by_peer.items()}
+        concurrent.futures.wait(tasks.values(), timeout=timeout)
+        failed: dict[Endpoint, MessagingError] = {}
+        for to, task in tasks.items():
+            if not task.done():
+                task.cancel()
+                failed[to] = Congested(f"the message to {to} waited for more than {timeout:g} s behind others")
+            elif (why := task.result()) is not None:
+                failed[to] = why
+        return failed
+
+    def post(self, letters: Sequence[Letter]) -> None:
+        """Best effort, without waiting: what cannot be handed over is dropped."""
+        for letter in letters:
+            self._threads.submit(self._try, letter.to, [letter])
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.outbox.close(linger_seconds=LINGER_SECONDS)
+
+    def _try(self, to: Endpoint, letters: Sequence[Letter]) -> MessagingError | None:
+        try:
+            for letter in letters:
+                self.outbox.send(to, letter.frames, opening=letter.opening)
+        except MessagingError as why:
+            return why
+        return None
