@@ -10,7 +10,7 @@ from typing import Any
 from controlplane.domain.errors import Refused
 from controlplane.domain.health import health_status
 from controlplane.probes.networks import ProbePolicy
-from controlplane.protocol import heartbeat, kv, replies
+from controlplane.protocol import heartbeat, kv, replies, resolving
 from controlplane.protocol.replies import KV_NOT_FOUND, OK, Reply
 
 from .door import Door
@@ -24,6 +24,7 @@ from .room_recorder import RoomRecorder
 from .tenancy import bare_path
 
 MAX_PREPARED = 10_000
+MAX_PREPARED_QUESTION = 2_000
 WHY_MISSED = {400: "malformed", 404: "unknown", 503: "incomplete"}
 
 Adopt = Callable[[str], Awaitable[Instance]]
@@ -55,6 +56,7 @@ class KvDoor(Door):
             "/query_dp_ranks": {"POST": self.query_dp_ranks},
             "/health": {"GET": self.health, "HEAD": self.health},
             "/pd/v1/heartbeats": {"POST": self.heartbeat},
+            "/pd/v1/resolve": {"POST": self.resolve},
         }
 
     def refusal(self, refused: Refused) -> Reply:
@@ -171,6 +173,31 @@ class KvDoor(Door):
         found = table.find_many(rooms, int(now * 1000)) if table is not None else {}
         self.tally.asked_for_rooms(said.instance.id, rooms, found.keys(), now)
         return kv.found_rooms(found)
+
+    async def resolve(self, request: Request) -> Reply:
+        """All that a decode needs of a prefill, in one answer. What it says is prepared once, until the instance changes."""
+        self.check_reader(request)
+        body = await self.body(request)
+        self.tally.lookups += 1
+        said = self.meant(request)
+        instance = said.instance
+        # Intent stands in the answer, and its changes leave prepared answers alone.
+        prepared = f"resolve {instance.intent if instance else ''} ".encode() + body
+        if instance is not None and (reply := instance.answers.get(prepared)) is not None:
+            return resolving.unchanged(reply, request.head.headers.get(b"if-none-match"))
+        asked = resolving.read(body)
+        if asked.instance is not None and asked.instance != said.name:
+            raise Refused(f"the body asks for {asked.instance}, the request for {said.name}", code="malformed")
+        if instance is None or instance.retired:
+            what = "retired" if instance is not None else "not known"
+            raise Refused(f"instance {said.name} is {what}", code="not_found")
+        serving = instance.directory.serving
+        if serving is None:
+            raise resolving.not_ready(instance.directory)
+        reply = resolving.answer(instance.name, serving, instance.intent, asked)
+        if len(body) <= MAX_PREPARED_QUESTION and len(instance.answers) < MAX_PREPARED:
+            instance.answers[prepared] = reply
+        return resolving.unchanged(reply, request.head.headers.get(b"if-none-match"))
 
     async def health(self, request: Request) -> Reply:
         return await self.write(request, self.begin_health)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.db import connections, transaction
-from django.db.models import Max, Min
+from django.db.models import Min
 
 from controlplane.databases import FACTS, READER
 from controlplane.domain import retention
@@ -91,8 +91,7 @@ def _drop_events(before: int, budget: Budget) -> int:
 def _drop_states(before: int, budget: Budget) -> int:
     with transaction.atomic(using=FACTS):
         gone = StoredState.objects.using(FACTS).filter(revision__lt=before).delete()[0]
-    # Also parts of a state that was never finished.
-    newest = StoredState.objects.using(FACTS).aggregate(newest=Max("revision"))["newest"] or 0
+    # Also parts of a state that was never finished; of a younger one another round may be about to finish it.
     orphans = "revision < %s AND revision NOT IN (SELECT revision FROM controlplane_storedstate)"
-    delete("controlplane_storedpart", orphans, [newest], budget=budget)
+    delete("controlplane_storedpart", orphans, [before], budget=budget)
     return gone

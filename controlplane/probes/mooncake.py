@@ -7,6 +7,7 @@ length (little-endian), one byte of type (3: probe) and JSON; a peer that lives 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 
@@ -45,9 +46,16 @@ async def probe(host: str, port: int, *, timeout: float = TIMEOUT_SECONDS) -> Co
     except (OSError, TimeoutError):
         return Contact.SILENT
     finally:
-        # Without waiting in the kernel: thousands of these are opened a minute.
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        writer.close()
+        _hang_up(writer)
+
+
+def _hang_up(writer: asyncio.StreamWriter) -> None:
+    """Without waiting in the kernel: thousands of these are opened a minute. Whoever hung up first left no socket."""
+    ours = writer.get_extra_info("socket")
+    if ours is not None:
+        with contextlib.suppress(OSError):
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.close()
 
 
 async def _answer(reader: asyncio.StreamReader) -> Contact:

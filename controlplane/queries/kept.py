@@ -39,10 +39,12 @@ def beginning(revision: int, instance: str | None = None) -> tuple[int, State]:
 
     Raises Refused (cursor_gone) when what came right after it is not kept any more.
     """
-    at = StoredState.objects.using(READER).filter(revision__lte=revision).order_by("-revision").first()
-    base = at.revision if at is not None else 0
+    # A stored state goes with its parts: both are read as of one moment.
+    with snapshot():
+        at = StoredState.objects.using(READER).filter(revision__lte=revision).order_by("-revision").first()
+        base, found = (at.revision, _state(at.revision, instance)) if at is not None else (0, fleetstate.empty())
     check_kept(base, revision)
-    return base, _state(base, instance) if at is not None else fleetstate.empty()
+    return base, found
 
 
 def check_kept(base: int, revision: int) -> None:

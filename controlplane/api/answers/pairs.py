@@ -9,8 +9,9 @@ from rest_framework import serializers
 
 from controlplane.domain.decodes import UNKNOWN
 from controlplane.domain.disagreement import Effect, Finding
+from controlplane.domain.resolving import MappedRank
 from controlplane.queries.compatibility import PairRow
-from controlplane.queries.resolve import MappedRank, Resolved
+from controlplane.queries.resolve import Resolved
 from controlplane.queries.wording import slot_key
 
 from ..fields import SlotKey

@@ -1,9 +1,11 @@
 """Old events go, and whatever is still told of the past is what the tables were then."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.conf import settings
+from django.db import connections
 
 from controlplane.commands import compaction, trimming
 from controlplane.commands.compaction import compact, store_state
@@ -258,3 +260,38 @@ def test_pieces_are_no_larger_than_they_may_be(lived, monkeypatch):
     assert (gone, first()) == (2, 3)
     gone = trimming.delete("controlplane_event", "revision < %s", [6], budget=Budget(5), key="revision")
     assert (gone, first()) == (3, 6)
+
+
+def test_who_reads_a_stored_state_while_it_goes_has_all_of_it(lived, monkeypatch):
+    revisions = sorted(lived)
+    stored_at(revisions[2], lived[revisions[2]])
+    stored_at(revisions[9], lived[revisions[9]])
+    opened = kept._state
+
+    def late(revision, instance):
+        # Between the word that it is there and its parts.
+        with ThreadPoolExecutor(1) as other:
+            other.submit(drop).result()
+        return opened(revision, instance)
+
+    def drop():
+        try:
+            compaction._drop_states(revisions[9], Budget())
+        finally:
+            connections.close_all()
+
+    monkeypatch.setattr(kept, "_state", late)
+    assert state.as_of(revisions[4]) == lived[revisions[4]]
+    assert not StoredState.objects.using(FACTS).filter(revision=revisions[2]).exists()
+
+
+def test_parts_of_a_state_that_another_round_is_storing_stay_and_those_of_one_that_died_go(lived):
+    revisions = sorted(lived)
+    for revision in (revisions[5], revisions[9]):
+        stored_at(revision, lived[revision])
+    for begun in (revisions[2], revisions[7]):
+        StoredPart.objects.using(FACTS).create(revision=begun, instance="", compressed=b"x")
+    age(revisions[5])
+    compact(now=time.time())
+    left = StoredPart.objects.using(FACTS).filter(compressed=b"x").values_list("revision", flat=True)
+    assert list(left) == [revisions[7]]

@@ -168,7 +168,7 @@ def test_a_rank_that_cannot_be_is_refused():
 
 def test_a_decode_that_calls_itself_huge_gets_no_huge_answer(monkeypatch):
     serving()
-    monkeypatch.setattr("controlplane.queries.resolve.MOST_TARGETS", 7)
+    monkeypatch.setattr("controlplane.domain.resolving.MOST_TARGETS", 7)
     assert (
         refused()[1] == "4 ranks of the decode and 2 DP groups are more than one answer holds: name engine_rank or dp"
     )
