@@ -54,7 +54,7 @@ class Decode:
             "tp_size": settings.tp,
             "pp_size": settings.pp,
             "page_size": settings.page_size,
-            "kv_cache_dtype": settings.dtype,
+            "kv_cache_dtype": settings.told_dtype,
             "is_mla": False,
         }
         self._decode = read_decode(told)

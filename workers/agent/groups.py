@@ -10,6 +10,7 @@ import torch
 
 from workers.transfer import DecodeSide, MetadataSlots, PrefillSide, TransferEngine, open_engine
 from workers.transfer import Place as Seat
+from workers.transfer.metadata import sglang_fields
 from workers.transfer.pool import KvPool, shape_of
 
 from .model import Config
@@ -39,7 +40,8 @@ class Rank(Generic[Side]):
         )
         seat = Seat(tp_rank=at.tp, tp_size=settings.tp, pp_rank=at.pp, pp_size=settings.pp)
         self.pool = KvPool(shape, seat, settings.pages, config.kv_dtype)
-        self.metadata = MetadataSlots(METADATA_SLOTS)
+        # As engines do that keep hidden states as float32: an engine of SGLang may be the other side.
+        self.metadata = MetadataSlots(METADATA_SLOTS, sglang_fields(hidden_bytes=config.hidden * 4))
         self.engine: TransferEngine = open_engine(settings.backend, settings.host)
         self.side: Side = open_side(
             host=settings.host,

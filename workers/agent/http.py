@@ -143,7 +143,7 @@ class Door:
             "pp_size": settings.pp,
             "enable_dp_attention": settings.dp > 1,
             "page_size": settings.page_size,
-            "kv_cache_dtype": settings.dtype,
+            "kv_cache_dtype": settings.told_dtype,
             "load_balance_method": settings.load_balance_method,
             "internal_states": [{} for _ in range(settings.dp)],
         }

@@ -50,7 +50,7 @@ class Prefill:
                 rank_ip=rank.side.endpoint.host,
                 rank_port=rank.side.endpoint.port,
                 page_size=settings.page_size,
-                kv_cache_dtype=settings.dtype,
+                kv_cache_dtype=settings.told_dtype,
                 attn_tp_size=settings.tp,
                 attn_tp_rank=at.tp,
                 attn_dp_size=settings.dp,

@@ -30,12 +30,18 @@ class Settings:
     page_size: int = 4
     pages: int = 256
     dtype: str = "float32"
+    kv_cache_dtype: str | None = None
+    """What it tells the other side, which must tell the same; None: `dtype`. SGLang says auto for that of its model."""
     seed: int = 0
     load_balance_method: str = "follow_bootstrap_room"
     timeout: float = 30.0
     checksums: bool = True
     launch_token: str | None = None
     """Of this start; None: that of this process (PD_LAUNCH_TOKEN)."""
+
+    @property
+    def told_dtype(self) -> str:
+        return self.kv_cache_dtype or self.dtype
 
     @property
     def ranks(self) -> int:
@@ -58,6 +64,7 @@ def read(words: Sequence[str] | None = None) -> Settings:
     parser.add_argument("--page-size", type=int, default=4)
     parser.add_argument("--pages", type=int, default=256, help="of each rank")
     parser.add_argument("--dtype", default="float32", choices=DTYPES, help="of keys and values")
+    parser.add_argument("--kv-cache-dtype", help="what the other side is told (default: --dtype; SGLang tells auto)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights; the same on both sides")
     parser.add_argument("--load-balance-method", default=METHODS[0], choices=METHODS)
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds for a request's KV to be handed over")

@@ -45,9 +45,18 @@ FACTS = contextlib.ExitStack()
 class Side:
     """A manager, its tensors and its metadata."""
 
-    def __init__(self, mode: str, port: int, layers: int, heads: int, head_dim: int, page: int) -> None:
+    def __init__(
+        self,
+        mode: str,
+        port: int,
+        layers: int,
+        heads: int,
+        head_dim: int,
+        page: int,
+        hidden: int = HIDDEN,
+    ) -> None:
         self.buffers = [torch.zeros((PAGES, page, heads, head_dim), dtype=torch.uint8) for _ in range(2 * layers)]
-        self.metadata = MetadataBuffers(SLOTS, HIDDEN, torch.float32, 0)
+        self.metadata = MetadataBuffers(SLOTS, hidden, torch.float32, 0)
         # For good: the manager's threads look things up there later.
         server_args = FACTS.enter_context(harness.published(disaggregation_bootstrap_port=port))
         FACTS.enter_context(harness._parallel(harness.Shape(), cp=0, tp=0, dp=0, pp=0, key=None))
