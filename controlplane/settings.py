@@ -57,6 +57,9 @@ PDCP_KEEP_LEFTOVERS_DAYS = env.number("PDCP_KEEP_LEFTOVERS_DAYS", 1.0)
 PDCP_KEEP_REPORTS_DAYS = env.number("PDCP_KEEP_REPORTS_DAYS", 1.0)
 PDCP_KEEP_OUTCOMES_DAYS = env.number("PDCP_KEEP_OUTCOMES_DAYS", 7.0)
 PDCP_KEEP_SAMPLES_DAYS = env.number("PDCP_KEEP_SAMPLES_DAYS", 1.0)
+PDCP_KEEP_EVIDENCE_DAYS = env.number("PDCP_KEEP_EVIDENCE_DAYS", 1.0)
+PDCP_EVIDENCE_LIMIT = env.integer("PDCP_EVIDENCE_LIMIT", 1_000_000, at_least=1000)
+PDCP_EVIDENCE_SHARE = env.number("PDCP_EVIDENCE_SHARE", 1.0, at_most=1)
 
 # --- Databases ----------------------------------------------------------------------------------------------
 PDCP_SQLITE_SYNCHRONOUS = env.choice("PDCP_SQLITE_SYNCHRONOUS", "NORMAL", among=["NORMAL", "FULL"])

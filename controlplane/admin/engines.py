@@ -115,3 +115,31 @@ class RoomReuseAdmin(Record):
 
     def title(self, row: Any) -> str:
         return f"room {row.room}, dp{row.before}, which was over, and then dp{row.after}"
+
+
+class RoomReportAdmin(Record):
+    window = JOURNAL_ROWS
+    list_display = ("id", "room", "instance", "rung", "result", "detail", "source", "speaker", when("at"))
+    list_filter = ("rung",)
+    number = "room"
+    ordering = ("-id",)
+
+    def title(self, row: Any) -> str:
+        return f"room {row.room}, {row.rung} {row.result} according to {row.source}"
+
+
+class RoomLookupAdmin(Record):
+    window = JOURNAL_ROWS
+    list_display = (
+        "id",
+        instance_by_id,
+        "room",
+        "asked_by",
+        when("asked_at", "asked"),
+        when("answered_at", "answered"),
+    )
+    number = "room"
+    ordering = ("-id",)
+
+    def title(self, row: Any) -> str:
+        return f"room {row.room}, asked for by {row.asked_by}"

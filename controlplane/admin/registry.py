@@ -27,6 +27,8 @@ RECORDS: Mapping[type[Model], type[Record]] = {
     models.RoomBinding: engines.RoomBindingAdmin,
     models.RoomCollision: engines.RoomCollisionAdmin,
     models.RoomReuse: engines.RoomReuseAdmin,
+    models.RoomReport: engines.RoomReportAdmin,
+    models.RoomLookup: engines.RoomLookupAdmin,
     models.Sample: history.SampleAdmin,
     models.Gateway: gateways.GatewayAdmin,
     models.Breaker: gateways.BreakerAdmin,

@@ -21,7 +21,10 @@ from .rights import role_on
 
 SECTIONS = (
     ("Fleet", ("Instance", "Rank", "Launch", "GroupIntent", "Drain", "EngineHealth", "Suspicion", "Request")),
-    ("Engine info and rooms", ("EngineInfo", "EngineBody", "RoomBinding", "RoomCollision", "RoomReuse")),
+    (
+        "Engine info and rooms",
+        ("EngineInfo", "EngineBody", "RoomBinding", "RoomCollision", "RoomReuse", "RoomReport", "RoomLookup"),
+    ),
     ("Gateways and routers", ("Gateway", "Breaker", "OpenRooms", "OutcomeCount", "Router", "RouterMember")),
     ("History", ("Alarm", "AlarmNotice", "Event", "Attempt", "LogEntry")),
     ("Archive", ("ArchivedLaunch", "PurgedInstance", "StoredState", "StoredPart", "Trimmed")),

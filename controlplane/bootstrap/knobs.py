@@ -26,6 +26,7 @@ class Knobs:
     room_limit: int
     room_tombstone_seconds: float
     room_tombstone_limit: int
+    evidence_share: float
     kv_body_limit: int
     engine_body_limit: int
     upload_budget: int
@@ -46,6 +47,7 @@ def knobs() -> Knobs:
         room_limit=settings.PDCP_ROOM_LIMIT,
         room_tombstone_seconds=settings.PDCP_ROOM_TOMBSTONE_SECONDS,
         room_tombstone_limit=settings.PDCP_ROOM_TOMBSTONE_LIMIT,
+        evidence_share=settings.PDCP_EVIDENCE_SHARE,
         kv_body_limit=settings.PDCP_KV_BODY_LIMIT_BYTES,
         engine_body_limit=settings.PDCP_ENGINE_BODY_LIMIT_BYTES,
         upload_budget=settings.PDCP_UPLOAD_BUDGET_BYTES,

@@ -16,6 +16,7 @@ from controlplane.protocol.replies import KV_NOT_FOUND, OK, Reply
 from .door import Door
 from .fleet import Instance
 from .heartbeats import Beat
+from .lookups import Lookups
 from .operations import Register, with_origin
 from .outcome import Outcome, Pending
 from .recorder import NOT_STORED, Operation, Recorder
@@ -39,6 +40,7 @@ class KvDoor(Door):
         *args: Any,
         recorder: Recorder,
         rooms: RoomRecorder,
+        lookups: Lookups,
         policy: ProbePolicy,
         adopt: Adopt,
         ready: Ready,
@@ -47,6 +49,7 @@ class KvDoor(Door):
         super().__init__(*args, **more)
         self.recorder = recorder
         self.rooms = rooms
+        self.lookups = lookups
         self.flags = lru_cache(maxsize=65_536)(policy.flags_for)
         self.adopt = adopt
         self.ready = ready
@@ -99,13 +102,14 @@ class KvDoor(Door):
                 instance.answers[request.head.query] = reply
         if reply.status != 200:
             return self._missed(request, instance.name, reply)
-        if keeps_what_it_learns(request) and kv.asks_for_topology(request.head.query):
-            # Not from the raw bytes either: each of them is somebody whose first poll is waited for.
-            instance.pollers.learned(time.time())
-            return reply
-        if instance.name in self.tally.hosts and kv.asks_for_topology(request.head.query):
-            # Whoever waited for it shall be seen to get it, so nobody is answered from the raw bytes yet.
-            self.tally.topology_answered(instance.name, request.source, time.time())
+        waited_for, keeps = instance.name in self.tally.hosts, keeps_what_it_learns(request)
+        if (waited_for or keeps) and kv.asks_for_topology(request.head.query):
+            # Not from the raw bytes: whoever waited for it shall be seen to get it, and who keeps it is somebody whose first
+            # poll is waited for.
+            if waited_for:
+                self.tally.topology_answered(instance.name, request.source, time.time())
+            if keeps:
+                instance.pollers.learned(time.time())
             return reply
         entry = request.connection.remember(reply)
         if entry is not None:
@@ -172,6 +176,7 @@ class KvDoor(Door):
         table, now = self.fleet.rooms.tables.get(said.instance.id), time.time()
         found = table.find_many(rooms, int(now * 1000)) if table is not None else {}
         self.tally.asked_for_rooms(said.instance.id, rooms, found.keys(), now)
+        self.lookups.asked(said.instance.id, request.source, rooms, found, now)
         return kv.found_rooms(found)
 
     async def resolve(self, request: Request) -> Reply:

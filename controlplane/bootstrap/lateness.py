@@ -65,8 +65,8 @@ class Expire(Operation):
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
         worker = self.seen.worker
         lease = staged.leases.get(worker, self.leases.get(worker))
-        if lease is None or lease.seen_at != self.seen.seen_at:
-            # It was heard from meanwhile.
+        if lease is None or lease.seen_at != self.seen.seen_at or not self.leases.is_over(worker):
+            # It was heard from meanwhile, perhaps in this very batch and of another instance.
             return
         retired = self.instance.retired
         match fate(lease, staged.directory, retired=retired, now=now):

@@ -37,6 +37,7 @@ from .lateness import Lateness, load_leases
 from .lease import Lease
 from .listeners import Listeners, PortTaken, probe_limit
 from .loading import load_engine_body, load_instances, rows
+from .lookups import Lookups
 from .observer import Observer
 from .operations import Doubt
 from .packing import Packer
@@ -109,6 +110,7 @@ class Leader:
         doubts = Doubts(fleet, self.watch)
         self._start(doubts.follow_forever(lambda sql, values: self._read(rows, sql, values)), "doubts")
         self._start(self.sampler.run(), "samples")
+        self._start(self.lookups.run(), "lookups")
         self._start(self.guard.refresh_forever(), "tokens")
         self._start(wakes(settings.REDIS_URL, self.inbox.wake), "wake")
         self._start(self.listeners.reap_forever(), "reap")
@@ -151,6 +153,7 @@ class Leader:
         self.guard = Guard(knobs.gates, self._read)
         tally = Tally()
         self.sampler = Sampler(tally, self.rooms, fleet.rooms, prober.timing)
+        self.lookups = Lookups(self.rooms, share=knobs.evidence_share)
         common: dict[str, Any] = {
             "budget": UploadBudget(knobs.upload_budget),
             "guard": self.guard,
@@ -161,7 +164,8 @@ class Leader:
             "complaints": complaints,
             "tally": tally,
         }
-        self.kv_door = KvDoor(fleet, body_limit=knobs.kv_body_limit, rooms=self.rooms, policy=policy, **common)
+        kv: dict[str, Any] = {"rooms": self.rooms, "lookups": self.lookups, "policy": policy, **common}
+        self.kv_door = KvDoor(fleet, body_limit=knobs.kv_body_limit, **kv)
         self.engine_door = EngineDoor(
             fleet,
             body_limit=knobs.engine_body_limit,

@@ -41,8 +41,9 @@ class Leases:
         self._held = found
 
     def hear(self, worker: str, seconds: float) -> None:
-        """A heartbeat came in, whether or not it can be stored."""
-        self._due[worker] = self._clock() + seconds
+        """A heartbeat came in, whether or not it can be stored. Of a worker that is new, only what is stored counts."""
+        if worker in self._held:
+            self._due[worker] = self._clock() + seconds
 
     def publish(self, changed: Mapping[str, WorkerLease | None]) -> None:
         """What a commit has stored; None: deleted."""
@@ -59,6 +60,10 @@ class Leases:
         now = self._clock()
         for worker, lease in self._held.items():
             self._due[worker] = max(self._due.get(worker, 0.0), now + lease.seconds)
+
+    def is_over(self, worker: str) -> bool:
+        now = self._clock()
+        return self._due.get(worker, now) <= now
 
     def over(self) -> list[WorkerLease]:
         """Those that were not heard from for their whole lease, late or not."""

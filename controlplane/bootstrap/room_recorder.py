@@ -134,6 +134,11 @@ class RoomRecorder:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._store.keep_sample, self.token, sample)
 
+    async def keep_lookups(self, rows: list[tuple[Any, ...]]) -> None:
+        """Store who asked for which rooms, between two batches of them. Raises what the store does."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._store.keep_lookups, self.token, rows)
+
     def _publish(self, rows: list[tuple[int, int, int, int]], now: float) -> None:
         now_ms = round(now * 1000)
         rooms = self._rooms

@@ -18,6 +18,7 @@ from controlplane.domain.verdicts import Jury
 from controlplane.probes import mooncake
 from controlplane.probes.networks import ProbePolicy
 from controlplane.probes.pacing import TICK_SECONDS, at_a_time, round_seconds
+from controlplane.probes.places import Places
 from controlplane.probes.sweep import Prober, Target
 from controlplane.probes.timing import Timing
 
@@ -47,6 +48,8 @@ class Watch:
         self._session_answers: dict[int, dict[str, Contact]] = defaultdict(dict)
         self._answered = asyncio.Event()
         self._asking: set[Whom] = set()
+        # Of their own: one that hangs takes twice as long as a rank, and as many sockets as ranks may have are spoken for.
+        self._session_places = Places(64, 192)
         self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sources: dict[Address, str] = {}
@@ -169,7 +172,11 @@ class Watch:
         contact = Contact.UNREACHED
         try:
             if where is not None and self.policy.may_probe(*where, source_ip=""):
-                contact = await mooncake.probe(*where)
+                place = await self._session_places.take()
+                try:
+                    contact = await mooncake.probe(*where)
+                finally:
+                    place.give_back()
         finally:
             self._asking.discard((instance.id, session))
         self._session_answers[instance.id][session] = contact

@@ -23,6 +23,7 @@ MOST_WAITING = 2000
 MOST_KEPT = 10_000
 AT_ONCE = 1000
 GAVE_UP = "nobody took it for a day"
+NO_WEBHOOK = "PDCP_ALARM_WEBHOOK_URL is not set any more"
 TOO_MANY = f"more than {MOST_WAITING:,} messages waited, and this was the oldest"
 
 TRIAL = "This is a test: somebody wanted to see whether messages arrive."
@@ -56,10 +57,12 @@ def write(drafts: Iterable[Draft], *, now: float) -> list[AlarmNotice]:
 
 
 def forget_old(*, now: float) -> int:
-    """Ends what nobody took for a day, or what is too much; deletes what ended a week ago. Bounded."""
+    """Ends what nobody took for a day or is to take any more, or what is too much; deletes what ended a week ago. Bounded."""
     table = AlarmNotice.objects.using(FACTS)
     waiting = table.filter(state=AlarmNotice.State.WAITING)
     end = {"state": AlarmNotice.State.GIVEN_UP, "ended_at": now}
+    if not settings.PDCP_ALARM_WEBHOOK_URL:
+        waiting.update(problem=NO_WEBHOOK, **end)
     waiting.filter(made_at__lt=now - GIVE_UP_SECONDS).update(problem=GAVE_UP, **end)
     newest = waiting.order_by("-pk").values_list("pk", flat=True)[MOST_WAITING:][:1]
     for last in list(newest):

@@ -29,6 +29,8 @@ from .transaction import check_who_and_why, record
 FORGET_AFTER_SECONDS = 30 * 86_400.0
 MOST_OVER = 20_000
 AT_ONCE = 1000
+CLOCK_SET_BACK_SECONDS = 300.0
+"""No round is under way for so long: who looked so much later had a clock that went ahead, and is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def _decide(
 def _keep(concerns: list[Concern], now: float) -> tuple[Round, list[NewEvent]]:
     """The same decision on what the tables say now that nobody else changes them."""
     desk = AlarmDesk.objects.using(FACTS).select_for_update().get(pk=1)
-    if now <= desk.decided_at:
+    if desk.decided_at - CLOCK_SET_BACK_SECONDS < now <= desk.decided_at:
         # Somebody who looked later was faster: what we saw is over.
         return Round(), []
     known = alarm_rows.not_over(FACTS)

@@ -26,10 +26,11 @@ Key = tuple[int, int]
 
 # The newest launch of an instance stays, unless it is retired: whoever is re-admitted is found there.
 ENDED = """
-SELECT l.instance_id, l.number FROM controlplane_launch l LEFT JOIN controlplane_instance i ON i.id = l.instance_id
+FROM controlplane_launch l LEFT JOIN controlplane_instance i ON i.id = l.instance_id
 WHERE l.ended_at <= %s{own} AND (i.id IS NULL OR i.intent = 'retired' OR l.number < (
- SELECT MAX(m.number) FROM controlplane_launch m WHERE m.instance_id = l.instance_id))
-ORDER BY l.ended_at, l.id LIMIT %s"""
+ SELECT MAX(m.number) FROM controlplane_launch m WHERE m.instance_id = l.instance_id))"""
+NEXT = f"SELECT l.instance_id, l.number {ENDED} ORDER BY l.ended_at, l.id LIMIT %s"
+HOW_MANY = f"SELECT COUNT(*) {ENDED}"
 
 DROP = (
     "DELETE FROM controlplane_rank WHERE instance_id = %s AND launch = %s",
@@ -50,6 +51,14 @@ def archive_older(ended_before: float, *, instance_id: int | None = None, now: f
     return _archive(ended_before, instance_id, now, budget)
 
 
+def count_older(ended_before: float, *, instance_id: int | None = None) -> int:
+    """How many that would move."""
+    own, values = _narrowed(instance_id)
+    with connections[FACTS].cursor() as cursor:
+        cursor.execute(HOW_MANY.format(own=own), [ended_before, *values])
+        return int(cursor.fetchone()[0])
+
+
 def forget_archived(*, now: float, budget: Budget | None = None) -> int:
     """What has been in the archive for longer than it is kept, and the names of instances that were purged before."""
     ended_before = before(now, keeping().archive)
@@ -68,10 +77,14 @@ def _archive(ended_before: float, instance_id: int | None, now: float, budget: B
 
 
 def _ended(ended_before: float, instance_id: int | None) -> list[Key]:
-    own, values = (" AND l.instance_id = %s", [instance_id]) if instance_id is not None else ("", [])
+    own, values = _narrowed(instance_id)
     with connections[FACTS].cursor() as cursor:
-        cursor.execute(ENDED.format(own=own), [ended_before, *values, LAUNCHES_AT_ONCE])
+        cursor.execute(NEXT.format(own=own), [ended_before, *values, LAUNCHES_AT_ONCE])
         return [(int(instance), int(number)) for instance, number in cursor.fetchall()]
+
+
+def _narrowed(instance_id: int | None) -> tuple[str, list[int]]:
+    return (" AND l.instance_id = %s", [instance_id]) if instance_id is not None else ("", [])
 
 
 def _move(ended: Sequence[Key], now: float) -> int:

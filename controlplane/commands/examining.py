@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import structlog
 from django.conf import settings
@@ -19,7 +20,7 @@ from django.db import DatabaseError
 
 from controlplane.access import secrets
 from controlplane.domain.contact import Contact
-from controlplane.domain.engine_health import Memory, fails, hear, withhold
+from controlplane.domain.engine_health import Answer, Memory, fails, hear, withhold
 from controlplane.domain.launch import Address
 from controlplane.domain.verdicts import Jury
 from controlplane.probes.engines import Finding, Patient, stream
@@ -43,6 +44,14 @@ KEEP_SECONDS = 10.0
 IDENTITY_LASTS = 10.0
 LOAD_LASTS = 10.0
 SPREAD_SECONDS = 0.5
+HANGING_AT_ONCE = 64
+"""Of those whose probes take all of their time: they are asked by one round at a time, so that no round but it waits."""
+
+HURRIED_AT_ONCE = 2
+"""Rounds for suspects alone; a suspicion beyond them waits for the next round, a second at most."""
+
+BREAK_SECONDS = 2 * LONGEST_STRETCH
+"""Not asked for so many of its periods of a second or more: then it was us who were away."""
 
 
 @dataclass(slots=True)
@@ -55,6 +64,9 @@ class _Known:
     version: int
     stored_at: float
     due: float = 0.0
+    asked_since: float = 0.0
+    hangs: bool = False
+    """Whoever asks it waits until it is given up, as far as the last probe tells."""
 
 
 @dataclass(slots=True)
@@ -75,6 +87,7 @@ class Examiner:
         self._lock = threading.Lock()
         self._known: dict[int, _Known] = {}
         self._asking: set[int] = set()
+        self._hurried = threading.Semaphore(HURRIED_AT_ONCE)
         self._jury = Jury()
         self._suspects = suspecting.Newest()
         self.paused = False
@@ -82,20 +95,27 @@ class Examiner:
     def round(self, *, suspects_only: bool = False) -> Examined:
         """Ask whoever is due, or has been suspected since; those that are being asked are left to whoever does."""
         done = Examined()
-        if not settings.PDCP_HEALTH_INTERVAL_SECONDS:
+        if suspects_only and not self._hurried.acquire(blocking=False):
             return done
+        try:
+            self._round(done, suspects_only=suspects_only)
+        finally:
+            if suspects_only:
+                self._hurried.release()
+        done.paused = self.paused
+        return done
+
+    def _round(self, done: Examined, *, suspects_only: bool) -> None:
         found, left = queries.asked()
         suspected = self._suspects.take()
         chosen = self._choose(found, suspected, suspects_only=suspects_only)
+        asking = {known.asked.id for known in chosen}
         try:
             if not suspects_only:
                 done.turned += forget(left)
-            self._examine(chosen, done, spread=0.0 if suspects_only else SPREAD_SECONDS)
+            self._examine(chosen, asking, done, spread=0.0 if suspects_only else SPREAD_SECONDS)
         finally:
-            with self._lock:
-                self._asking -= {known.asked.id for known in chosen}
-        done.paused = self.paused
-        return done
+            self._let_go(asking, set(asking))
 
     def _choose(self, found: Sequence[Asked], suspected: set[int], *, suspects_only: bool) -> list[_Known]:
         now, stretch = time.monotonic(), min(LONGEST_STRETCH, max(1.0, len(found) / PER_SECOND))
@@ -103,7 +123,8 @@ class Examiner:
             for gone in self._known.keys() - {asked.id for asked in found} - self._asking:
                 del self._known[gone]
             self._jury.forget({_address(asked.url) for asked in found})
-            due = []
+            waited_for = any(self._known[id_].hangs for id_ in self._asking)
+            due, hanging = [], 0
             for asked in found:
                 if asked.id in self._asking:
                     if asked.id in suspected:
@@ -116,21 +137,38 @@ class Examiner:
                 if asked.id in suspected or (not suspects_only and now >= known.due):
                     due.append(known)
             due.sort(key=lambda known: (known.asked.id not in suspected, known.due))
-            chosen = due[:MOST_A_ROUND]
-            for known in chosen:
+            chosen: list[_Known] = []
+            for known in due:
+                if len(chosen) >= MOST_A_ROUND:
+                    break
+                if known.hangs:
+                    if waited_for or hanging >= HANGING_AT_ONCE:
+                        known.due = min(known.due, now)
+                        continue
+                    hanging += 1
+                chosen.append(known)
                 self._asking.add(known.asked.id)
                 known.due = now + known.asked.every * stretch * random.uniform(0.9, 1.1)
         return chosen
 
+    def _let_go(self, asking: set[int], done: set[int]) -> None:
+        """Others may ask them now."""
+        with self._lock:
+            self._asking -= done & asking
+        asking -= done
+
     def _refreshed(self, asked: Asked, now: float) -> _Known:
         """As it is stored, unless we know better."""
         known = self._known.get(asked.id)
-        if known is None or known.version != asked.version or known.memory.at != asked.url:
-            known = self._known[asked.id] = _Known(asked, asked.memory, asked.stored, asked.version, now)
+        if known is None or known.version < asked.version or known.memory.at != asked.url:
+            since, hangs = (known.asked_since, known.hangs) if known is not None else (0.0, False)
+            known = self._known[asked.id] = _Known(
+                asked, asked.memory, asked.stored, asked.version, now, asked_since=since, hangs=hangs
+            )
         known.asked = asked
         return known
 
-    def _examine(self, chosen: Sequence[_Known], done: Examined, *, spread: float) -> None:
+    def _examine(self, chosen: Sequence[_Known], asking: set[int], done: Examined, *, spread: float) -> None:
         by_id = {known.asked.id: known for known in chosen}
         patients = [_patient(known, again=self._again) for known in chosen]
         if not patients:
@@ -141,6 +179,8 @@ class Examiner:
             self._hear(by_id, findings)
             touched = [by_id[id_] for id_ in dict.fromkeys(finding.id for finding in findings)]
             done.turned += self._keep(touched)
+            # Whoever hangs holds up nobody else: the others are asked by the next rounds while it is waited for.
+            self._let_go(asking, {finding.id for finding in findings if finding.done})
 
     def _hear(self, by_id: dict[int, _Known], findings: Iterable[Finding]) -> None:
         """All of them are heard before any is judged: most of them may fail together."""
@@ -154,10 +194,15 @@ class Examiner:
             log.warning("engine_verdicts_paused" if paused else "engine_verdicts_resumed")
         for finding in findings:
             known = by_id[finding.id]
-            if paused and fails(finding.heard.answer):
-                known.memory = withhold(known.memory, finding.heard, finding.at)
+            longest = BREAK_SECONDS * max(1.0, known.asked.every)
+            if known.memory.asked_at is not None and finding.at - known.memory.asked_at > longest:
+                known.asked_since = finding.at
+            heard = replace(finding.heard, asked_since=known.asked_since)
+            known.hangs = heard.answer in (Answer.TIMEOUT, Answer.UNREACHED)
+            if paused and fails(heard.answer):
+                known.memory = withhold(known.memory, heard, finding.at)
             else:
-                known.memory = hear(known.memory, finding.heard, known.asked.rule, finding.at)
+                known.memory = hear(known.memory, heard, known.asked.rule, finding.at)
 
     def _keep(self, touched: Sequence[_Known]) -> int:
         """Store what is news, and what was stored a while ago; how many verdicts turned."""
@@ -218,6 +263,8 @@ def _says(memory: Memory) -> tuple[object, ...]:
     )
 
 
+@lru_cache(maxsize=16_384)
 def _address(url: str) -> Address:
-    target = parse(url)
+    # Whether it may be asked is decided when it is: one that may not any more must not keep the others from being asked.
+    target = parse(url, any_port=True)
     return target.host, target.port

@@ -20,6 +20,7 @@ class Keeping:
     reports: float = DAY
     outcomes: float = 7 * DAY
     samples: float = DAY
+    evidence: float = DAY
 
 
 def keeping() -> Keeping:
@@ -33,6 +34,7 @@ def keeping() -> Keeping:
         reports=settings.PDCP_KEEP_REPORTS_DAYS * DAY,
         outcomes=settings.PDCP_KEEP_OUTCOMES_DAYS * DAY,
         samples=settings.PDCP_KEEP_SAMPLES_DAYS * DAY,
+        evidence=settings.PDCP_KEEP_EVIDENCE_DAYS * DAY,
     )
 
 

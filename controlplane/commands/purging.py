@@ -9,12 +9,12 @@ from controlplane.databases import FACTS
 from controlplane.domain.errors import Refused
 from controlplane.domain.stale import check_purge
 from controlplane.ledger.append import NewEvent
-from controlplane.models import ArchivedLaunch, Instance, MachineToken, Request
-from controlplane.queries.stale import StaleRow, stale
+from controlplane.models import ArchivedLaunch, EngineHealth, Instance, MachineToken, PurgedInstance, Request
+from controlplane.queries.stale import ANSWERS, StaleRow, stale
 from controlplane.queries.wording import ago, counted
 
 from . import instances
-from .archiving import archive_older
+from .archiving import archive_older, count_older
 from .requests import check_no_purge
 from .stale import check_expected
 from .transaction import check_who_and_why, record
@@ -95,15 +95,20 @@ def purge_archive(
     if not older_than >= 0:
         raise Refused("an age is 0 seconds or more", code="malformed")
     before = now - older_than
-    if not dry_run:
-        known = Instance.objects.using(FACTS).filter(name=instance).values_list("pk", flat=True).first()
-        if instance is None or known is not None:
-            archive_older(before, instance_id=known, now=now, budget=Budget(30.0))
+    # Those that ended but still wait in the directory's tables go the same way.
+    whose_ids = [None] if instance is None else _ids(instance)
+    spent, waiting = Budget(30.0), 0
+    for id_ in whose_ids:
+        if dry_run:
+            waiting += count_older(before, instance_id=id_)
+        else:
+            archive_older(before, instance_id=id_, now=now, budget=spent)
     rows = ArchivedLaunch.objects.using(FACTS).filter(ended_at__lte=before)
     rows = rows.filter(instance=instance) if instance is not None else rows
-    number = rows.count()
+    number = rows.count() + waiting
     whose = f" of {instance}" if instance is not None else ""
-    said = f"{'1 launch' if number == 1 else f'{number} launches'}{whose} that ended {ago(before, now)} or earlier"
+    those = f"{whose} that ended {ago(before, now)} or earlier"
+    said = f"{_launches(number)}{those}"
     if dry_run or not number:
         return Gone(number, f"{said} would go out of the archive" if number else f"there is no launch{whose} so old")
     data = {"instance": instance or "", "count": number, "before": before}
@@ -116,7 +121,19 @@ def purge_archive(
     own, values = (" AND instance = %s", [instance]) if instance is not None else ("", [])
     gone = delete(ArchivedLaunch._meta.db_table, f"ended_at <= %s{own}", [before, *values], budget=Budget(60.0))
     count("archived launches", gone, now=now)
-    return Gone(gone, f"{said} went out of the archive")
+    left = f", {_launches(number - gone)} did not yet: purge again" if gone < number else ""
+    return Gone(gone, f"{_launches(gone)}{those} went out of the archive{left}")
+
+
+def _launches(number: int) -> str:
+    return "1 launch" if number == 1 else f"{number} launches"
+
+
+def _ids(name: str) -> list[int | None]:
+    """Whoever is called so, and who was before."""
+    known = Instance.objects.using(FACTS).filter(name=name).values_list("pk", flat=True)
+    purged = PurgedInstance.objects.using(FACTS).filter(name=name).values_list("instance_id", flat=True)
+    return [*known, *purged]
 
 
 def _sentences(known: Instance, found: StaleRow | None, now: float) -> list[str]:
@@ -129,8 +146,14 @@ def _sentences(known: Instance, found: StaleRow | None, now: float) -> list[str]
                 f"{counted(found.registered, 'rank')} of it {is_are} registered, {found.answering} answered when last asked:"
                 " they are asked again, and while one answers it is refused without an override"
             )
+    engine = EngineHealth.objects.using(FACTS).filter(instance_id=known.pk, state__in=ANSWERS).first()
+    if engine is not None and engine.answered_at is not None:
+        said.append(
+            f"its engine at {engine.at} answered {ago(engine.answered_at, now)}, and is not asked again for this: its ranks are"
+        )
     said.append("its row, its sessions and its breakers go; its launches stay in the archive")
-    said.append("whoever registers under its name afterwards is a new instance, where now it is refused")
+    now_refused = ", where now it is refused" if known.intent == Instance.Intent.RETIRED else ""
+    said.append(f"whoever registers under its name afterwards is a new instance{now_refused}")
     tokens = MachineToken.objects.using(FACTS).filter(instance=known.name, revoked_at=None).count()
     if tokens:
         said.append(f"{counted(tokens, 'token')} for it alone stay valid for that name: revoke them")

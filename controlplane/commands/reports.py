@@ -64,7 +64,7 @@ def report_breakers(name: str, items: Sequence[Item], now: float | None = None) 
 
     def work() -> tuple[Reported, list[NewEvent]]:
         still_joined(name, at)
-        known = _known(instance for instance, _ in reports)
+        known = known_instances(instance for instance, _ in reports)
         here = {key: report for key, report in reports.items() if key[0] in known}
         events = turn(name, here, at=at)
         return Reported(len(here), len(events), _others(known, reports)), events
@@ -113,14 +113,14 @@ def report_open_rooms(kind: str, source: str, items: Sequence[Item], now: float 
         if kind == OpenRooms.Kind.GATEWAY:
             still_joined(source, at)
         _check_room_for(kind, source)
-        known = _known(instance for instance, _ in reports)
+        known = known_instances(instance for instance, _ in reports)
         rows = [
             (kind, source, r.instance, r.group, r.launch_token, r.open_rooms, at - r.age, at)
             # In one order, so that two reports that meet wait for each other instead of dead-locking.
             for _, r in sorted(reports.items())
             if r.instance in known
         ]
-        _store(FACTS, KEEP_LATEST, rows)
+        store(FACTS, KEEP_LATEST, rows)
         return Reported(len(rows), 0, _others(known, reports)), []
 
     return record(work)
@@ -131,7 +131,7 @@ def report_outcomes(name: str, items: Sequence[Item], now: float | None = None) 
     at = time.time() if now is None else now
     reports = read_outcomes(items)
     record(lambda: (still_joined(name, at), []))
-    known = _known([*(r.prefill for r in reports), *(r.decode for r in reports)])
+    known = known_instances([*(r.prefill for r in reports), *(r.decode for r in reports)])
     counts: Counter[tuple[int, str, str, str]] = Counter()
     unknown: set[str] = set()
     kept = 0
@@ -147,7 +147,7 @@ def report_outcomes(name: str, items: Sequence[Item], now: float | None = None) 
 
     def work() -> None:
         with transaction.atomic(using=TRAFFIC):
-            _store(TRAFFIC, ADD_UP, rows)
+            store(TRAFFIC, ADD_UP, rows)
 
     tried_again(work)
     for (*_, outcome), many in counts.items():
@@ -178,7 +178,7 @@ def still_joined(name: str, at: float) -> Gateway:
     return found
 
 
-def _known(names: Iterable[str]) -> set[str]:
+def known_instances(names: Iterable[str]) -> set[str]:
     asked = sorted({name for name in names if name})
     found: set[str] = set()
     for start in range(0, len(asked), CHUNK):
@@ -197,7 +197,7 @@ def _check_room_for(kind: str, source: str) -> None:
         raise Refused("too many sources report open rooms; old ones are forgotten within a day", code="too_many")
 
 
-def _store(alias: str, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+def store(alias: str, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
     with connections[alias].cursor() as cursor:
         for start in range(0, len(rows), CHUNK):
             some = rows[start : start + CHUNK]

@@ -98,7 +98,8 @@ def begin(plan: Plan, runner: Runner, *, sent_by: str = "", is_gone: Gone | None
 def end(begun: Begun, *, outcome: str, took: float | None, error: str = "") -> None:
     """A round is over. One that ended before a newer one did says nothing new of how the task stands."""
     now = clock()
-    text = error[:LONGEST_ERROR]
+    # Others' words may hold what no table takes; a round that cannot end would be the last.
+    text = error.replace("\x00", "\\0").encode("utf-8", "replace").decode()[:LONGEST_ERROR]
     newest = TaskRound.objects.using(TRAFFIC).filter(task=begun.task, done__lt=begun.number)
     said = {"done": begun.number, "ended_at": now, "outcome": outcome, "took_seconds": took, "error": text}
     if outcome == TaskRound.Outcome.OK:

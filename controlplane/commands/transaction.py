@@ -55,3 +55,6 @@ def check_who_and_why(actor: str, reason: str) -> None:
         raise Refused(f"the reason has {len(reason)} characters; at most {MAX_REASON} are kept", code="malformed")
     if "\x00" in actor or "\x00" in reason:
         raise Refused("actor and reason cannot contain a NUL character", code="malformed")
+    if any("\ud800" <= letter <= "\udfff" for letter in actor + reason):
+        # What a shell hands on that is no UTF-8.
+        raise Refused("actor and reason must be text: some of it is no character", code="malformed")

@@ -73,7 +73,8 @@ class Heard:
     """One probe. `took` in seconds; `said` and `identity` where it was asked who it is (None: not asked, or no answer).
 
     `computes`: its own load is fresh, so its scheduler runs, whatever /health says; None where that was not asked.
-    `error` ends a sentence that begins with the address.
+    `error` ends a sentence that begins with the address. `asked_since`: from then on it was asked again and again; what was
+    not heard before, because we were away ourselves, is not held against it.
     """
 
     answer: Answer
@@ -85,6 +86,7 @@ class Heard:
     identity: str | None = None
     said: Mapping[str, Any] | None = None
     load: Mapping[str, int] | None = None
+    asked_since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,7 @@ def _quiet(memory: Memory, heard: Heard, rule: Rule, now: float) -> Memory:
         # Never reached from here: a network of its own, perhaps. Nobody knows.
         return replace(memory, fails=min(memory.fails + 1, rule.fails), passes=0)
     why = Why.UNREACHED if heard.answer is Answer.UNREACHED else Why.TIMEOUT
-    if now - memory.answered_at >= rule.lost_after:
+    if now - max(memory.answered_at, heard.asked_since) >= rule.lost_after:
         # What was proven about it stays proven.
         stays = memory.state is State.DOWN
         return _failed(memory, State.DOWN, memory.why if stays else Why.LOST, rule, now)

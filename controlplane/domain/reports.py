@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from .claims import PASSED, RUNGS
 from .errors import Refused
 
 MAX_ITEMS = 2000
 MAX_AGE_SECONDS = 86_400.0
 MAX_NUMBER = 2**31 - 1
+MAX_ROOM = 2**63 - 1
+MAX_DETAIL = 200
 WHOLE_INSTANCE = -1
 STATES = ("closed", "open", "half_open")
 OUTCOME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
@@ -54,6 +57,20 @@ class OutcomeReport:
     age: float
 
 
+@dataclass(frozen=True, slots=True)
+class EvidenceReport:
+    """A room reached that rung, or failed there, `age` seconds ago; `instance` is its prefill. `took`: since its rung before."""
+
+    room: int
+    instance: str
+    rung: str
+    result: str
+    age: float
+    detail: str
+    launch_token: str
+    took: float | None
+
+
 def read_breakers(items: Sequence[Item]) -> list[BreakerReport]:
     def one(item: Item) -> BreakerReport:
         state = item.get("state")
@@ -77,13 +94,42 @@ def read_open_rooms(items: Sequence[Item]) -> list[OpenRoomsReport]:
 
 def read_outcomes(items: Sequence[Item]) -> list[OutcomeReport]:
     def one(item: Item) -> OutcomeReport:
-        outcome = item.get("outcome")
-        if not isinstance(outcome, str) or not OUTCOME.fullmatch(outcome):
-            raise ValueError("outcome must be 1 to 40 lower-case letters, digits, dots, underscores and hyphens")
+        outcome = _outcome(item, "outcome")
         pair = (_text(item, "prefill", 100), _text(item, "decode", 100))
         return OutcomeReport(*pair, outcome, _number(item, "count"), _age(item))
 
     return _each(items, one)
+
+
+def read_evidence(items: Sequence[Item]) -> list[EvidenceReport]:
+    def one(item: Item) -> EvidenceReport:
+        rung = item.get("rung")
+        if rung not in RUNGS:
+            raise ValueError(f"rung must be one of {', '.join(RUNGS)}")
+        if "age_seconds" not in item:
+            raise ValueError("age_seconds is missing: evidence without its age is of no time")
+        took = None if item.get("took_seconds") is None else _age(item, "took_seconds")
+        return EvidenceReport(
+            _room(item), _instance(item), rung, _outcome(item, "result"), _age(item),
+            _text(item, "detail", MAX_DETAIL), _text(item, "launch_token", 128), took,
+        )  # fmt: skip
+
+    return _each(items, one)
+
+
+def worth_keeping(reports: Sequence[EvidenceReport], share: float) -> list[EvidenceReport]:
+    """All failures, with all that came of the same room; of the rooms without one a share: the same rooms in every process."""
+    failed = {report.room for report in reports if report.result != PASSED}
+    return [report for report in reports if report.room in failed or is_sampled(report.room, share)]
+
+
+def is_sampled(room: int, share: float) -> bool:
+    """Whether a room belongs to the share that is kept: all of its rungs, or none.
+
+    >>> is_sampled(7, 1.0), is_sampled(7, 0.0), sum(is_sampled(room, 0.25) for room in range(10_000)) // 100
+    (True, False, 25)
+    """
+    return (room * 0x9E3779B97F4A7C15 & 2**64 - 1) >> 32 < share * 2**32
 
 
 def _each(items: Sequence[Item], read: Callable[[Item], Read]) -> list[Read]:
@@ -122,12 +168,28 @@ def _number(item: Item, key: str) -> int:
     return value
 
 
-def _age(item: Item) -> float:
-    value = item.get("age_seconds", 0.0)
+def _room(item: Item) -> int:
+    value = item.get("room")
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_ROOM:
+        raise ValueError("room must be a whole number from 0 to 2^63-1, as text or as a number")
+    return value
+
+
+def _outcome(item: Item, key: str) -> str:
+    value = item.get(key)
+    if not isinstance(value, str) or not OUTCOME.fullmatch(value):
+        raise ValueError(f"{key} must be 1 to 40 lower-case letters, digits, dots, underscores and hyphens")
+    return value
+
+
+def _age(item: Item, key: str = "age_seconds") -> float:
+    value = item.get(key, 0.0)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError("age_seconds must be a number")
+        raise ValueError(f"{key} must be a number")
     if not 0 <= value <= MAX_AGE_SECONDS:
-        raise ValueError(f"age_seconds must be from 0 to {MAX_AGE_SECONDS:g}")
+        raise ValueError(f"{key} must be from 0 to {MAX_AGE_SECONDS:g}")
     return float(value)
 
 

@@ -7,6 +7,9 @@ from collections.abc import Hashable, Iterable, Set
 GRACE_SECONDS = 10.0
 """For so long after the first answer of a group the others of it are waited for: who wants it has asked again by then."""
 
+TRY_SECONDS = 1.0
+"""When all places are taken, so seldom is looked for one that is over: it is looked for among all of them."""
+
 
 class Waits:
     """Askers of a group (an instance), each by a key (a room, a host), since their first question without an answer.
@@ -20,7 +23,7 @@ class Waits:
     ([3.0], 0)
     """
 
-    __slots__ = ("_ends_at", "_limit", "_patience", "_since", "count", "given_up")
+    __slots__ = ("_ends_at", "_limit", "_patience", "_since", "_tried_at", "count", "given_up")
 
     def __init__(self, *, limit: int, patience: float) -> None:
         self._limit = limit
@@ -28,6 +31,7 @@ class Waits:
         # In the order in which they first asked.
         self._since: dict[Hashable, dict[Hashable, float]] = {}
         self._ends_at: dict[Hashable, float] = {}
+        self._tried_at = float("-inf")
         self.count = 0
         self.given_up = 0
 
@@ -41,7 +45,7 @@ class Waits:
         for key in keys:
             if key in since:
                 continue
-            if self.count >= self._limit and not self.give_up(now):
+            if self.count >= self._limit and not self._make_room(now):
                 self.given_up += 1
                 continue
             # Giving up may have taken the group itself away.
@@ -91,6 +95,12 @@ class Waits:
             if not since:
                 self._end(group)
         return self.given_up - before
+
+    def _make_room(self, now: float) -> bool:
+        if 0 <= now - self._tried_at < TRY_SECONDS:
+            return False
+        self._tried_at = now
+        return self.give_up(now) > 0
 
     def _end(self, group: Hashable) -> None:
         self._since.pop(group, None)

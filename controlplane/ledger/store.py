@@ -124,6 +124,9 @@ class RoomStore(Writer):
     def keep_sample(self, token: int, sample: tuple[Any, ...]) -> None:
         self.transact(token, lambda cursor: _insert(cursor, tables.SAMPLE, [sample]))
 
+    def keep_lookups(self, token: int, rows: Sequence[tuple[Any, ...]]) -> None:
+        self.transact(token, lambda cursor: _insert(cursor, tables.LOOKUP, rows))
+
 
 def _write(cursor: Any, writes: Writes) -> int:
     for sql, values in [*writes.ordered, *writes.last]:

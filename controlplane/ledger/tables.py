@@ -104,7 +104,10 @@ REUSE = Table(
         "at": "float8",
     },
 )
-
+LOOKUP = Table(
+    "controlplane_roomlookup",
+    {"instance_id": "bigint", "room": "bigint", "asked_at": "float8", "asked_by": "text", "answered_at": "float8"},
+)
 SAMPLE = Table(
     "controlplane_sample",
     {

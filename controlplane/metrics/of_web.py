@@ -27,5 +27,18 @@ REPORTED = counter(
     "Requests that gateways reported to this process, by how they ended, as they name it",
     "outcome",
 )
+REPORTED_RUNGS = counter(
+    "pdcp_reported_rungs",
+    "Rungs of the way of rooms that workers reported to this process, whether they are kept or not",
+    "rung",
+    "result",
+)
+RUNG_SECONDS = histogram(
+    "pdcp_reported_rung_seconds",
+    "How long a worker says it took since its rung before. resolved: to find the prefill; connected: to have memory and ask;"
+    " verified: the transfer, and the prefill's own time; consumed: to take it",
+    "rung",
+    bounds=(0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
 AREAS = ("page", "api", "admin", "wire", "static", "own")
 CODES = ("1011", "1013", "4400", "4401", "4403", "4404", "4408", "4429")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import connections
@@ -220,7 +221,7 @@ def post() -> Post:
 
 def where() -> str:
     """The host of the webhook; blank when there is none."""
-    return str(settings.PDCP_ALARM_WEBHOOK_URL).partition("://")[2].partition("/")[0].partition("?")[0]
+    return urlsplit(settings.PDCP_ALARM_WEBHOOK_URL).netloc
 
 
 def open_counts() -> Mapping[str, tuple[int, int]]:

@@ -142,8 +142,9 @@ def stored(instance: int | None = None) -> dict[int, EngineHealth]:
 
 def asked() -> tuple[list[Asked], list[tuple[str, EngineHealth]]]:
     """Every engine that is to be asked, and what is known of it; then what is stored of those that are asked no more, with
-    their names. Two queries, and a third where there are such."""
-    instances = list(ASKED.all())
+    their names. Two queries, and a third where there are such. Where nobody is to be asked at all, of nobody is anything
+    known: a verdict that nobody can renew must not keep work away for ever."""
+    instances = list(ASKED.all()) if settings.PDCP_HEALTH_INTERVAL_SECONDS else []
     known = stored()
     found = [_asked(instance, known.pop(instance.pk, None)) for instance in instances]
     left = [pk for pk, row in known.items() if row.state != State.UNKNOWN]

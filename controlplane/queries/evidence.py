@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -11,13 +11,14 @@ from django.conf import settings
 from controlplane.databases import TRAFFIC
 from controlplane.domain.errors import Refused
 from controlplane.domain.evidence import Displaced, Follower, Held, Ladder, ladder
+from controlplane.domain.room_timeline import Moment, timeline
 from controlplane.models import RoomBinding, RoomCollision
 
-from . import memo
+from . import memo, room_reports
 from .explain import why_in_short
 from .rooms import MAX_ROOM
 from .rows import FleetRow, InstanceRow
-from .seats import SeatRow, groups
+from .seats import Group, SeatRow, groups
 
 BINDINGS = 50
 COLLISIONS = 50
@@ -57,7 +58,8 @@ class HolderRow:
 
 @dataclass(frozen=True, slots=True)
 class RoomEvidence:
-    """`more`: there are older bindings than those that are listed. `followers`: how many prefills follow the room."""
+    """`more`: there are older bindings than those that are listed. `followers`: how many prefills follow the room.
+    `earlier`: reports about earlier uses of its number, which are not weighed."""
 
     room: int
     ladder: Ladder
@@ -66,6 +68,8 @@ class RoomEvidence:
     more: bool
     collisions: tuple[tuple[str, Displaced], ...]
     followers: int
+    timeline: tuple[Moment, ...]
+    earlier: int
 
     @property
     def live(self) -> bool:
@@ -94,16 +98,22 @@ def evidence(room: int, *, now: float) -> RoomEvidence:
     for row in rows:
         last.setdefault(row.instance_id, row)
     taken = _displaced(room)
-    held = sorted(last.values(), key=lambda row: (row.expires_ms <= now * 1000, -row.pk))[:HOLDERS]
-    followers = _followers(found, room, now)
+    kept = sorted(last.values(), key=lambda row: (row.expires_ms <= now * 1000, -row.pk))[:HOLDERS]
+    bound_at = max((_bound_at(row) for row in kept), default=0.0)
+    told = room_reports.told(room, {id_: row.name for id_, row in names.items()}, bound_at=bound_at)
+    holders = _holders(kept, names, now)
+    held = [_held(row, names, taken, now, holder) for row, holder in zip(kept, holders, strict=True)]
+    followers = _followers(found, room, now, {one.instance for one in told.said})
     return RoomEvidence(
         room,
-        ladder(room, [_held(row, names, taken, now) for row in held], followers[:FOLLOWERS]),
-        _holders(held, names, now),
+        ladder(room, held, followers[:FOLLOWERS], said=told.said, asked=told.asked, now=now),
+        holders,
         tuple(_bound(row, names, last, now) for row in rows[:BINDINGS]),
         len(rows) > BINDINGS,
         tuple((_name(id_, names), one) for id_, ones in taken.items() for one in ones),
         len(followers),
+        timeline(held, told.said, told.asked),
+        told.earlier,
     )
 
 
@@ -116,7 +126,13 @@ def _name(id_: int, names: dict[int, InstanceRow]) -> str:
     return names[id_].name if id_ in names else f"instance {id_}"
 
 
-def _held(row: RoomBinding, names: dict[int, InstanceRow], taken: dict[int, list[Displaced]], now: float) -> Held:
+def _held(
+    row: RoomBinding,
+    names: dict[int, InstanceRow],
+    taken: dict[int, list[Displaced]],
+    now: float,
+    holder: HolderRow,
+) -> Held:
     one = names.get(row.instance_id)
     current = one.current if one is not None else None
     # A number may be used again: what happened before this binding could have met it is another request's story.
@@ -131,6 +147,7 @@ def _held(row: RoomBinding, names: dict[int, InstanceRow], taken: dict[int, list
         follows(one),
         _because(one, now),
         tuple(displaced for displaced in taken.get(row.instance_id, ()) if displaced.at >= since),
+        room_reports.doubts(one, row.dp, holder.seats, registered=holder.registered) if one is not None else (),
     )
 
 
@@ -146,9 +163,28 @@ def _because(row: InstanceRow | None, now: float) -> str:
     return "" if row.serving else why_in_short(row, now=now).removesuffix(".")
 
 
-def _followers(found: FleetRow, room: int, now: float) -> list[Follower]:
+def _followers(found: FleetRow, room: int, now: float, told: set[str]) -> list[Follower]:
+    """Those that somebody reports of come first, with the ranks that such a request goes to."""
     rows = [row for row in found.instances if row.role == "prefill" and not row.retired and follows(row)]
-    return [Follower(row.name, row.current.topology.dp, _because(row, now)) for row in rows if row.current is not None]
+    rows.sort(key=lambda row: (row.name not in told, row.name))
+    of = [row for row in rows if row.name in told][:HOLDERS]
+    group = {row.id: room % row.current.topology.dp for row in of if row.current is not None}
+    seated = groups(list(group.items()))
+    return [
+        Follower(
+            row.name,
+            row.current.topology.dp,
+            _because(row, now),
+            _doubts_of(row, group[row.id], seated) if row.id in group else (),
+        )
+        for row in rows
+        if row.current is not None
+    ]
+
+
+def _doubts_of(row: InstanceRow, dp: int, seated: Mapping[Group, tuple[SeatRow, ...]]) -> tuple[str, ...]:
+    seats = seated.get((row.id, dp), ())
+    return room_reports.doubts(row, dp, seats, registered=seats[0].of if seats else 0)
 
 
 def _displaced(room: int) -> dict[int, list[Displaced]]:

@@ -39,13 +39,14 @@ def _task(row: TaskRow, now: float) -> Iterator[Sample]:
 
 def broker() -> Iterator[Sample]:
     """Redis is asked itself: a queue that grows means that no worker takes from it."""
-    length = _queue_length()
+    length = queue_length()
     yield Sample(names.BROKER, int(length is not None))
     if length is not None:
         yield Sample(names.QUEUE, length)
 
 
-def _queue_length() -> int | None:
+def queue_length() -> int | None:
+    """How many messages wait for a Celery worker; None when Redis does not say so in time."""
     if not settings.REDIS_URL:
         return None
     client = redis.Redis.from_url(

@@ -28,6 +28,7 @@ KEPT: Mapping[str, tuple[str, str]] = {
     "open rooms": ("PDCP_KEEP_REPORTS_DAYS", "open rooms that were reported"),
     "outcomes": ("PDCP_KEEP_OUTCOMES_DAYS", "how requests ended"),
     "room bindings": ("PDCP_ROOM_TTL_SECONDS", "rooms, and then a while in which they are recognised"),
+    "evidence": ("PDCP_KEEP_EVIDENCE_DAYS", "what is known of the way of rooms"),
     "samples": ("PDCP_KEEP_SAMPLES_DAYS", "the series"),
 }
 """By the subject under which what went is counted: the setting, and what it is."""

@@ -10,6 +10,7 @@ from django.db import connections
 from django.db.models import Count, Max, Min
 
 from controlplane.databases import READER
+from controlplane.domain.engine_health import State
 from controlplane.domain.errors import Refused
 from controlplane.domain.stale import why_alive
 from controlplane.models import ArchivedLaunch, Instance, Launch
@@ -23,17 +24,25 @@ MOST = 1000
 INSTANCES = """
 SELECT i.id, i.name, i.role, i.intent, i.created_at, i.retired_at, i.intent_actor, i.intent_reason, COUNT(r.tp),
  SUM(CASE WHEN r.contact = 'up' THEN 1 ELSE 0 END), SUM(CASE WHEN r.contact IN ('refused', 'silent') THEN 1 ELSE 0 END),
- MAX(r.seen_at), (SELECT MAX(e.ended_at) FROM controlplane_launch e WHERE e.instance_id = i.id)
-FROM controlplane_instance i LEFT JOIN controlplane_launch l ON l.instance_id = i.id AND l.ended_at IS NULL
+ MAX(r.seen_at), (SELECT MAX(e.ended_at) FROM controlplane_launch e WHERE e.instance_id = i.id), h.state, h.since
+FROM controlplane_instance i LEFT JOIN controlplane_enginehealth h ON h.instance_id = i.id
+LEFT JOIN controlplane_launch l ON l.instance_id = i.id AND l.ended_at IS NULL
 LEFT JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number AND r.left_at IS NULL{where}
-GROUP BY i.id, i.name, i.role, i.intent, i.created_at, i.retired_at, i.intent_actor, i.intent_reason ORDER BY i.name"""
+GROUP BY i.id, i.name, i.role, i.intent, i.created_at, i.retired_at, i.intent_actor, i.intent_reason, h.state, h.since
+ORDER BY i.name"""
+
+ANSWERS = frozenset({State.UP, State.LATE, State.STARTING})
+AWAY = frozenset({State.DOWN, State.SILENT, State.STRANGER})
+"""What the verdict on its engine says of an instance of which no rank is registered."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaleRow:
-    """An instance that looks dead. `what`: retired, silent (ranks are registered, and none answers), empty (none is).
+    """An instance that looks dead. `what`: retired, silent (ranks are registered, and none answers; of a decode its engine is
+    away), empty (no rank is, and no engine answers).
 
-    `since`: of a silent one its last registration. `answering`: of a retired one, when it was retired: nobody asks since.
+    `since`: of a silent one its last registration, of a decode the verdict. `answering`: of a retired one, when it was
+    retired: nobody asks since.
     `alive`: why a purge needs an override; blank when it needs none, unless ranks answer when they are asked for it.
     """
 
@@ -116,7 +125,8 @@ def archive(
 
 
 def _told(rows: list[tuple[Any, ...]]) -> Iterator[StaleRow]:
-    for _, name, role, intent, created, retired_at, actor, reason, registered, up, dead, seen, last_ended in rows:
+    for _, name, role, intent, created, retired_at, actor, reason, registered, up, dead, seen, *more in rows:
+        last_ended, state, turned_at = more
         retired = intent == Instance.Intent.RETIRED
         alive = why_alive(name, retired=retired, answering=0)
         if retired:
@@ -125,7 +135,11 @@ def _told(rows: list[tuple[Any, ...]]) -> Iterator[StaleRow]:
         elif registered and dead == registered:
             why = "none of its ranks answers"
             yield StaleRow(name, role, "silent", seen, why, int(registered), 0, alive)
-        elif not registered:
+        elif not registered and role == Instance.Role.DECODE:
+            # It registers nobody: its engine alone says whether it is there.
+            if state in AWAY:
+                yield StaleRow(name, role, "silent", turned_at, f"its engine is {state}", 0, 0, alive)
+        elif not registered and state not in ANSWERS:
             why = "nobody is registered any more" if last_ended is not None else "nobody has ever registered"
             yield StaleRow(name, role, "empty", last_ended or created, why, 0, 0, alive)
 

@@ -6,16 +6,23 @@ So a beat that was killed, moved, or runs twice needs no file, and a task of eve
 from __future__ import annotations
 
 import datetime
+import time
 from functools import partial
 from typing import Any
 
 import structlog
 from celery.beat import Scheduler
 
+from controlplane.queries.own_figures import queue_length
+
 log = structlog.get_logger(__name__)
 
 LONG_AGO = datetime.timedelta(days=2)
 RETRY_MOST_SECONDS = 2.0
+FULL = 1000
+"""So many messages that nobody takes are enough: Redis keeps each of them until a worker has looked at it, expired or not."""
+
+LOOK_SECONDS = 5.0
 
 
 def patient(connection: Any) -> Any:
@@ -30,6 +37,8 @@ class Clock(Scheduler):
     """`CELERY_BEAT_SCHEDULER`."""
 
     _away = False
+    _full = False
+    _looked_at = float("-inf")
 
     def setup_schedule(self) -> None:
         super().setup_schedule()
@@ -41,7 +50,9 @@ class Clock(Scheduler):
         return super()._ensure_connected()
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """Without the traceback of each message that cannot be sent while Redis is away."""
+        """Without the traceback of each message that cannot be sent while Redis is away; nothing while nobody takes any."""
+        if self._is_full(time.monotonic()):
+            return
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except Exception as problem:
@@ -52,3 +63,11 @@ class Clock(Scheduler):
             if self._away:
                 log.info("beat sends again")
             self._away = False
+
+    def _is_full(self, now: float) -> bool:
+        if now - self._looked_at >= LOOK_SECONDS:
+            full, self._looked_at = (queue_length() or 0) >= FULL, now
+            if full != self._full:
+                log.warning("beat waits: nobody takes what it sent" if full else "beat goes on", messages=FULL)
+            self._full = full
+        return self._full

@@ -5,13 +5,13 @@ import time
 import structlog
 from celery import shared_task
 
-from controlplane.commands import reports
+from controlplane.commands import evidence, reports
 
 log = structlog.get_logger(__name__)
 
 
 @shared_task
 def forget_old_reports() -> None:
-    deleted = reports.forget_old(now=time.time())
+    deleted = reports.forget_old(now=time.time()) + evidence.forget_old(now=time.time())
     if deleted:
         log.info("old reports deleted", count=deleted)

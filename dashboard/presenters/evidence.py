@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controlplane.domain.evidence import Claim, Conclusion, Knowledge, Ladder, Rung, Standing
+from controlplane.domain.room_timeline import Moment
 
-from .states import NONE, OK, WARN
+from .states import BAD, NONE, OK, WARN
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def _rung(number: int, rung: Rung, *, cut: bool) -> RungView:
 
 LOOKS = {
     Standing.PASSED: (OK, "ok", "passed"),
+    Standing.FAILED: (BAD, "x", "failed"),
     Standing.EXPIRED: (NONE, "clock", "expired"),
     Standing.NOT_OBSERVED: (NONE, "", ""),
 }
@@ -95,17 +97,55 @@ def _claim(claim: Claim) -> ClaimView:
     return ClaimView(KINDS[claim.knowledge], claim.sentence, claim.who, claim.at, claim.trouble)
 
 
-TONES = {"trouble": WARN, "stops": NONE, "expired": NONE, "unbound": NONE}
-WORDS = {"trouble": "in_doubt", "stops": "bound", "expired": "expired", "unbound": "unbound"}
+TONES = {
+    "failed": BAD,
+    "trouble": WARN,
+    "stops": NONE,
+    "gaps": NONE,
+    "consumed": OK,
+    "expired": NONE,
+    "unbound": NONE,
+}
+WORDS = {
+    "failed": "failed",
+    "trouble": "in_doubt",
+    "stops": "bound",
+    "gaps": "reported",
+    "consumed": "consumed",
+    "expired": "expired",
+    "unbound": "unbound",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MomentView:
+    """`since`: seconds after the moment above it that is known, empty for the first one."""
+
+    name: str
+    kind: Kind
+    at: float | None
+    who: str
+    sentence: str
+    since: str
+
+
+def moment_views(moments: Sequence[Moment]) -> list[MomentView]:
+    views, before = [], None
+    for one in moments:
+        since = "" if before is None or one.at is None else f"{one.at - before:+.3f} s"
+        views.append(MomentView(one.name, KINDS[one.knowledge], one.at, one.who, one.sentence, since))
+        before = one.at if one.at is not None else before
+    return views
 
 
 def tone_of(conclusion: Conclusion) -> str:
     return TONES[conclusion.kind]
 
 
-def word_of(conclusion: Conclusion) -> str:
-    """The state of the room in one word of the table of states."""
-    return WORDS[conclusion.kind]
+def word_of(conclusion: Conclusion, *, live: bool = True) -> str:
+    """The state of the room in one word of the table of states; one that nobody holds is not bound, however far it came."""
+    word = WORDS[conclusion.kind]
+    return "reported" if word == "bound" and not live else word
 
 
 def proven_text(ladder: Ladder) -> str:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 
 from controlplane.queries import evidence, room_ways, rooms
 from dashboard.page import PARTS_HEADER, Page, Part
-from dashboard.presenters.evidence import LEGEND, UNSEEN, contacts_text, proven_text, rung_views, tone_of, word_of
+from dashboard.presenters.evidence import (
+    LEGEND,
+    UNSEEN,
+    contacts_text,
+    moment_views,
+    proven_text,
+    rung_views,
+    tone_of,
+    word_of,
+)
 
 WHAT_MATTERS = ("launch.", "instance.", "health.", "intent.", "drain.")
 """Kinds of events that change what can be said of rooms. Rooms themselves are not in the ledger: they come too often."""
@@ -68,9 +78,11 @@ class Room(Page):
         return {
             "room": str(found.room),
             "found": found,
-            "state": word_of(found.ladder.conclusion),
+            "state": word_of(found.ladder.conclusion, live=found.live),
             "tone": tone_of(found.ladder.conclusion),
             "rungs": rung_views(found.ladder),
+            "moments": moment_views(found.timeline),
+            "share": settings.PDCP_EVIDENCE_SHARE,
             "proven": proven_text(found.ladder),
             "legend": LEGEND,
             "unseen": UNSEEN,

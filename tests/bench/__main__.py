@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import live, moving, pages, probing, resolving, special
+from tests.bench import live, moving, pages, probing, resolving, special, weights
 from tests.bench.cases import DIRECTORY, FULL, GROWING, QUICK, Case, Plan, engine_cases
 from tests.bench.compare import compare, prepare_directory, prepare_engine, start
 from tests.bench.load import machine
@@ -67,6 +67,8 @@ def measured(servers: Stable, plan: Plan, patterns: list[str]) -> Iterator[Row]:
         yield from resolving.cold_resolve(servers, plan, log)
     if wanted("KV in"):
         yield from moving.moving(plan)
+    if wanted("of weights"):
+        yield from weights.weights(servers, plan)
     if wanted("restart"):
         yield from special.growth_and_restart(servers, plan)
     log.unlink(missing_ok=True)

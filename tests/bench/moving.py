@@ -64,7 +64,7 @@ def _both(page: int, turns: int) -> tuple[float, float]:
         command = [sys.executable, "-c", RECEIVER, str(size)]
         with (
             subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver,
-            socket.create_connection(("127.0.0.1", _port(receiver))) as raw,
+            socket.create_connection(("127.0.0.1", port_of(receiver))) as raw,
             own.view(0, size) as bytes_to_send,
         ):
 
@@ -78,7 +78,7 @@ def _both(page: int, turns: int) -> tuple[float, float]:
                     ("socket", copy),
                     ("mooncake", lambda: engines[0].write(engines[1].session, blocks)),
                 ):
-                    seconds = _seconds(move)
+                    seconds = seconds_of(move)
                     if turn:  # the first one connects
                         took[what].append(seconds)
             raw.shutdown(socket.SHUT_WR)
@@ -91,12 +91,12 @@ def _both(page: int, turns: int) -> tuple[float, float]:
             segment.close()
 
 
-def _port(receiver: subprocess.Popen[str]) -> int:
+def port_of(receiver: subprocess.Popen[str]) -> int:
     assert receiver.stdout is not None
     return int(receiver.stdout.readline())
 
 
-def _seconds(move: Callable[[], None]) -> float:
+def seconds_of(move: Callable[[], None]) -> float:
     began = time.perf_counter()
     move()
     return time.perf_counter() - began

@@ -16,7 +16,7 @@ from tests.cases.test_series import HEAD
 from tests.controlplane.metrics.scraping import Scrape
 from tests.support.machine import slowness
 from tests.support.ports import free_port
-from tests.wire.client import rank
+from tests.wire.client import ALL, rank
 from tests.wire.conftest import Server
 from tests.wire.raw import Wire
 
@@ -218,12 +218,17 @@ def test_OPS_02_five_hundred_restarts_at_new_addresses_leave_as_many_series_as_o
     assert "10.0.2.1" not in last.text
 
 
-def test_OPS_04_waits_for_the_topology_and_for_rooms_are_two_histograms_of_who_had_to_wait(scraped):
+@pytest.mark.parametrize("agent", ["a-gateway", "python-requests/2.32.3"], ids=["anybody", "SGLang's decode"])
+def test_OPS_04_waits_for_the_topology_and_for_rooms_are_two_histograms_of_who_had_to_wait(scraped, agent):
     server, scrape = scraped("a")
     kv = server.kv("a", keep=True)
+
+    def topology() -> int:
+        return kv("GET", "/route", ALL, headers={"User-Agent": agent}).status
+
     assert kv.put(attn_tp_size=2, rank_port=41_000).status == 200
     slow, began = 1.2, time.monotonic()
-    assert kv.topology().status == 503
+    assert topology() == 503
     said = scrape()
     assert said.value("pdcp_waiting", phase="topology") == 1
     assert said.value("pdcp_lookup_misses_total", what="topology", why="incomplete") == 1
@@ -231,7 +236,7 @@ def test_OPS_04_waits_for_the_topology_and_for_rooms_are_two_histograms_of_who_h
     time.sleep(slow)
     assert kv.put(attn_tp_size=2, attn_tp_rank=1, rank_port=41_001).status == 200
     for _ in range(3):
-        assert kv.topology().status == 200
+        assert topology() == 200
     waited = time.monotonic() - began
     for room in range(100):
         assert kv.bind(room, 0).status == 200

@@ -22,7 +22,6 @@ WAITING: dict[str, str] = {
     "RTR-05": f"{GATEWAY}: a client that is gone ends both legs",
     "RTR-11": f"{GATEWAY}: one limit for both legs",
     # The other parts of cases that are tested here.
-    "OPS-04": f"{SDK}: waits for memory and transfers, evidence for the timeline of a room (what this layer sees is tested)",
     "TOP-03": f"{GATEWAY}: when it pins a rank, a room whose modulo agrees",
     "TOP-05": f"{GATEWAY}: a pair of unequal page sizes is refused there too",
     "ROOM-01": f"{GATEWAY}: client rooms are replaced",

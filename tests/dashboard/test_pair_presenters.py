@@ -9,7 +9,8 @@ from controlplane.domain.compatibility import compare
 from controlplane.domain.decodes import NOBODY_SAID, UNKNOWN, Decode
 from controlplane.domain.disagreement import Effect, Finding, Prefill
 from controlplane.domain.errors import Refused
-from controlplane.domain.evidence import Displaced, Held, ladder
+from controlplane.domain.evidence import Displaced, Held, Said, ladder
+from controlplane.domain.room_timeline import timeline
 from controlplane.domain.topology import SharedFacts, Topology
 from dashboard.presenters import describing, evidence, pair_facts, pairs, published, sheets
 from dashboard.presenters.states import STATES
@@ -33,6 +34,22 @@ def test_the_line_of_the_ladder_is_dashed_from_the_first_gap_on():
         (1, "ok", "passed", True), (2, "none", "", True), (3, "none", "", True), (4, "none", "", True), (5, "none", "", True),
     ]  # fmt: skip
     assert views[0].at == 100.0 and views[1].at is None
+
+
+def test_a_moment_says_how_long_after_the_one_before_that_is_known():
+    told = [Said("connected", "passed", "d", "p", 103.5), Said("consumed", "passed", "d", "p", 104.0)]
+    since = [(view.name, view.since) for view in evidence.moment_views(timeline([HERE], told))]
+    assert since == [
+        ("created", ""), ("registered", "+0.000 s"), ("first asked", ""), ("answered", ""), ("connected", "+3.500 s"),
+        ("verified", ""), ("finished", "+0.500 s"),
+    ]  # fmt: skip
+
+
+def test_a_failure_is_red_and_a_room_that_nobody_holds_is_not_called_bound():
+    failed = ladder(9, [HERE], said=[Said("connected", "failed", "d", "p", 101.0)])
+    assert (evidence.rung_views(failed)[2].state, evidence.tone_of(failed.conclusion)) == ("failed", "bad")
+    stops = ladder(9, [], said=[Said("registered", "passed", "p", "p", 101.0)], now=110.0).conclusion
+    assert (evidence.word_of(stops), evidence.word_of(stops, live=False)) == ("bound", "reported")
 
 
 def test_a_rung_that_is_proven_and_in_doubt_says_both_by_its_word():

@@ -1,12 +1,13 @@
 """The pages of rooms: found by number, told as far as anything is known, and bounded whatever the journal holds."""
 
+import re
 import time
 
 import pytest
 
 from controlplane.databases import TRAFFIC
 from controlplane.domain.topology import Topology
-from controlplane.models import Instance, RoomBinding, RoomCollision
+from controlplane.models import Instance, RoomBinding, RoomCollision, RoomReport
 from controlplane.queries import memo
 from tests.controlplane.queries.world import World
 from tests.dashboard.conftest import queries
@@ -15,7 +16,7 @@ from tests.dashboard.many import many
 ROOM = 7301442885913264061
 TWO_GROUPS = Topology(2, 1, 2, 1)
 LIST_QUERIES = 32
-ROOM_QUERIES = 27
+ROOM_QUERIES = 29
 MOST_BYTES = 200_000
 
 
@@ -82,6 +83,33 @@ def test_the_ladder_says_what_was_observed_and_of_the_rest_that_it_was_not(viewe
     for number, rung in ((2, "resolved"), (3, "connected"), (4, "verified"), (5, "consumed")):
         assert f"{number} {rung} not observed" in said
     assert said.count("passed") == 1
+
+
+def report(rung: str, result: str = "passed", *, ago: float = 30, detail: str = "") -> None:
+    at = time.time() - ago
+    RoomReport.objects.using(TRAFFIC).create(
+        room=ROOM,
+        instance="prefill-a",
+        rung=rung,
+        result=result,
+        source="decode-7/1",
+        at=at,
+        received_at=at,
+        detail=detail,
+    )
+
+
+def test_what_workers_report_is_told_with_their_names_a_timeline_and_where_it_stopped(viewer):
+    bind(serving().row.pk)
+    report("resolved", ago=31)
+    said = viewer.text(f"/rooms/{ROOM}/")
+    assert "Stops at resolved." in said and "no connect seen within 5 s." in said and "2 of 5 rungs proven" in said
+    report("connected", ago=30)
+    report("verified", "other_room", ago=29, detail="the metadata is of <room> 7")
+    said = viewer.text(f"/rooms/{ROOM}/")
+    assert "Failed at verified." in said and "decode-7/1 reports other room at" in said
+    assert "the metadata is of &lt;room&gt; 7" in viewer.get(f"/rooms/{ROOM}/")
+    assert "other_room at verified" in said and re.search(r"\+\d\.\d{3} s", said) and "3 of 5 rungs proven" in said
 
 
 def test_a_room_bound_twice_is_in_doubt_and_its_bindings_stand_below(viewer):

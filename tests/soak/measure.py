@@ -34,7 +34,9 @@ def shown(seconds: list[float]) -> str:
     )
 
 
-async def query_rooms(port: int, *, rooms: int, seconds: float, every: float = 0.005) -> list[float]:
+async def query_rooms(
+    port: int, *, rooms: int, seconds: float, every: float = 0.005, instance: str = ""
+) -> list[float]:
     """Latencies of one decode that asks for 64 rooms again and again."""
     taken = []
     async with Client(port, timeout=30) as client:
@@ -42,19 +44,19 @@ async def query_rooms(port: int, *, rooms: int, seconds: float, every: float = 0
         while time.monotonic() < end:
             body = {"bootstrap_rooms": [spread(random.randrange(rooms)) for _ in range(64)]}
             began = time.monotonic()
-            answer = await client.ask("POST", "/query_dp_ranks", body)
+            answer = await client.ask("POST", "/query_dp_ranks", body, instance=instance)
             taken.append(time.monotonic() - began)
             assert answer.status == 200, answer
             await asyncio.sleep(every)
     return taken
 
 
-async def beside(load: Callable[[], Awaitable[None]], port: int, *, rooms: int) -> list[float]:
+async def beside(load: Callable[[], Awaitable[None]], port: int, *, rooms: int, instance: str = "") -> list[float]:
     """Latencies of room queries for as long as `load` takes."""
     taken: list[float] = []
     task = asyncio.ensure_future(load())
     while not task.done():
-        taken += await query_rooms(port, rooms=rooms, seconds=1)
+        taken += await query_rooms(port, rooms=rooms, seconds=1, instance=instance)
     await task
     return taken
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -64,10 +65,22 @@ class Decode:
     def serve(self, request: Request, on: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
         """All tokens; `on` is told each as it comes. Raises WorkerError: nothing that was not verified is ever used."""
         with self.desk.work(request) as work:
-            prefill = self._resolve(request)
-            dp = self.client.dp_of(request.room, prefill, within=self.settings.timeout)
+            prefill, dp = self._resolved(request)
             tokens = self._pull(self.groups[work.dp], work, prefill, dp, on)
         return answer(request, tokens, dp_rank=work.dp, prefill_dp_rank=dp, prefill=prefill.instance)
+
+    def _resolved(self, request: Request) -> tuple[Resolved, int]:
+        """Who has the KV, and in which DP group; both are asked for until they are known."""
+        began = time.monotonic()
+        prefill = self._resolve(request)
+        try:
+            dp = self.client.dp_of(request.room, prefill, within=self.settings.timeout)
+        except WorkerError as problem:
+            self._note(request.room, prefill, "resolved", "failed", detail=str(problem))
+            raise
+        took = time.monotonic() - began
+        self._note(request.room, prefill, "resolved", detail=f"dp{dp}, launch {prefill.launch}", took=took)
+        return prefill, dp
 
     def _resolve(self, request: Request) -> Resolved:
         pps = range(self.settings.pp)
@@ -111,9 +124,12 @@ class Decode:
                     undo.callback(receivers[at].close)
                     work.on_abort(receivers[at].abort)
             except NothingFree as problem:
+                self._note(request.room, prefill, "connected", "no_memory", detail=str(problem))
                 raise Failed(503, f"{problem}; try another decode, or again") from None
             except RoomTaken as problem:
                 raise Failed(409, str(problem)) from None
+            if all(receiver.state.failure is not Failure.UNREACHABLE for receiver in receivers.values()):
+                self._note(request.room, prefill, "connected", detail=f"decode dp{group.dp}, ranks: {len(receivers)}")
             first = self._verified(work, prefill, receivers)
             caches = group.caches({at: kept[at] + more.of[at] for at in group.ranks})
 
@@ -136,7 +152,8 @@ class Decode:
                 failure = state.failure or Failure.TIMED_OUT
                 if failure in (Failure.UNREACHABLE, Failure.TIMED_OUT, Failure.PREFILL_FAILED):
                     self.client.invalidate(prefill)
-                self._note(room, prefill, "verified", "failed", detail=f"{failure}: {state.reason}")
+                rung = "connected" if failure is Failure.UNREACHABLE else "verified"
+                self._note(room, prefill, rung, str(failure), detail=state.reason)
                 work.check()
                 where = prefill.instance or str(prefill.place)
                 raise Failed(
@@ -148,10 +165,10 @@ class Decode:
             raise Failed(502, f"the prefill ranks of room {room} disagree about its first token: {sorted(said)}")
         return said.pop()
 
-    def _note(self, room: int, prefill: Resolved, rung: str, result: str = "passed", *, detail: str = "") -> None:
+    def _note(self, room: int, prefill: Resolved, rung: str, result: str = "passed", **more: Any) -> None:
         if prefill.instance is not None:
             with suppress(WorkerError):
-                self.client.note(room, prefill.instance, rung, result, detail=detail)
+                self.client.note(room, prefill.instance, rung, result, **more)
 
     def close(self) -> None:
         self.desk.abort("", "the decode is shutting down")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
-from workers.sdk import Client, ControlPlane, Rank, Registered
+from workers.sdk import Client, ControlPlane, Rank, Registered, WorkerError
 from workers.transfer import NothingFree, Poll, PrefillSide, RoomTaken, Sender, TransferError
 
 from .asking import Failed, Request, answer
@@ -77,9 +77,22 @@ class Prefill:
         follows = self.settings.load_balance_method == "follow_bootstrap_room"
         with self.desk.work(request, request.room % self.settings.dp if follows else None) as work:
             if not follows:
-                self.client.bind(request.room, work.dp)
+                self._bind(work)
+            self._note(work, "registered", detail=f"dp{work.dp}")
             token = self._hand_over(self.groups[work.dp], work)
         return answer(request, [token], dp_rank=work.dp)
+
+    def _bind(self, work: Work) -> None:
+        try:
+            self.client.bind(work.request.room, work.dp)
+        except WorkerError as problem:
+            self._note(work, "registered", "failed", detail=str(problem))
+            raise
+
+    def _note(self, work: Work, rung: str, result: str = "passed", *, detail: str = "") -> None:
+        if self.settings.instance is not None:
+            with suppress(WorkerError):
+                self.client.note(work.request.room, self.settings.instance, rung, result, detail=detail)
 
     def _hand_over(self, group: DpGroup[PrefillSide], work: Work) -> int:
         request, until = work.request, time.monotonic() + self.settings.timeout
@@ -93,14 +106,17 @@ class Prefill:
                     undo.callback(senders[at].close)
                     work.on_abort(senders[at].abort)
             except NothingFree as problem:
+                self._note(work, "connected", "no_memory", detail=str(problem))
                 raise Failed(503, f"{problem}; try another prefill, or again") from None
             except RoomTaken as problem:
                 raise Failed(409, str(problem)) from None
             with group.lock:
                 work.check()
                 token = group.runner.prefill(request.prompt, group.caches(pages.of))
-            for at, sender in senders.items():
+            for asked, (at, sender) in enumerate(senders.items(), 1):
                 self._check(work, sender.wait_until_asked(left(until)), sender, Poll.WAITING_FOR_INPUT)
+                if asked == len(senders):
+                    self._note(work, "connected", detail=f"every decode rank has asked, ranks here: {asked}")
                 try:
                     sender.finish(pages.hand_over(at), metadata={"output_ids": [token]})
                 except TransferError as problem:
@@ -111,9 +127,12 @@ class Prefill:
 
     def _check(self, work: Work, poll: Poll, sender: Sender, wanted: Poll) -> None:
         work.check()
+        rung = "connected" if wanted is Poll.WAITING_FOR_INPUT else "verified"
         if poll is Poll.FAILED:
+            self._note(work, rung, "failed", detail=sender.reason)
             raise Failed(502, f"the KV of room {sender.room} was not handed over: {sender.reason}")
         if poll < wanted:
+            self._note(work, rung, "timed_out", detail=f"within {self.settings.timeout:g} s")
             did = "asked for" if wanted is Poll.WAITING_FOR_INPUT else "taken"
             raise Failed(
                 504, f"the KV of room {sender.room} was not {did} by its decode within {self.settings.timeout:g} s"

@@ -155,10 +155,20 @@ class Client:
     ) -> Weights:
         return self._run(self._client.engine_info.fetch(rank, sources=sources, patience=patience), patience.total)
 
-    def note(self, room: int, instance: str, rung: str, result: str = "passed", *, detail: str = "") -> None:
-        """Evidence about a room, queued; dropped where the control plane has no API."""
+    def note(
+        self,
+        room: int,
+        instance: str,
+        rung: str,
+        result: str = "passed",
+        *,
+        detail: str = "",
+        took: float | None = None,
+    ) -> None:
+        """Evidence about a room, queued; dropped where the control plane has no API. `took`: seconds since its rung before."""
         if self._client.reports is not None:
-            self._client.reports.note(room, instance, rung, result, detail=detail, launch_token=self._client.token)
+            token = self._client.token
+            self._client.reports.note(room, instance, rung, result, detail=detail, launch_token=token, took=took)
 
     def count_open(self, instance: str, count: Callable[[], Mapping[int, int]]) -> None:
         """From now on tell how many rooms are open here, by DP rank; `count` is called on the client's thread."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controlplane.domain.evidence import RUNGS
+from controlplane.domain.claims import PASSED, RUNGS
 from controlplane.domain.reports import MAX_AGE_SECONDS, MAX_ITEMS, OUTCOME
 
 from .errors import NotAllowed, NotFound, WorkerError
@@ -30,6 +31,7 @@ OPEN_ROOMS_PATH, EVIDENCE_PATH = "/api/v1/workers/open-rooms", "/api/v1/workers/
 SEND_SECONDS = 5.0
 HOPELESS_SECONDS = 60.0
 MOST_DETAIL = 200
+MOST_ON_THEIR_WAY = 10_000
 
 Count = Callable[[], Mapping[int, int]]
 """How many rooms are open now, by DP rank; it must be quick, and know of every room."""
@@ -37,7 +39,8 @@ Count = Callable[[], Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One rung that one room reached, or failed at: `rung` is one of RUNGS, `result` a word (`passed`, `failed`, …)."""
+    """One rung that one room reached, or failed at: `rung` is one of RUNGS; the result `passed` proves it, every other word
+    is a failure. `took`: seconds since its rung before, here."""
 
     room: int
     instance: str
@@ -46,6 +49,7 @@ class Evidence:
     at: float
     detail: str = ""
     launch_token: str = ""
+    took: float | None = None
 
     def as_item(self, now: float) -> dict[str, object]:
         """JSON; rooms are text there, for they are beyond 2^53."""
@@ -58,6 +62,7 @@ class Evidence:
             "age_seconds": round(age, 3),
             "detail": self.detail,
             "launch_token": self.launch_token,
+            **({"took_seconds": round(min(self.took, MAX_AGE_SECONDS), 6)} if self.took is not None else {}),
         }
 
 
@@ -80,20 +85,41 @@ class Reports:
         self._evidence: deque[Evidence] = deque(maxlen=most)
         self._counts: dict[str, tuple[Count, str]] = {}
         self._hopeless: dict[str, float] = {}
+        # Of rooms on their way: when their last rung was noted. The oldest go first.
+        self._noted: dict[tuple[int, str], float] = {}
+        self._lock = threading.Lock()
         self._told = ""
         self.sent = 0
         self.dropped = 0
 
     def note(
-        self, room: int, instance: str, rung: str, result: str = "passed", *, detail: str = "", launch_token: str = ""
+        self,
+        room: int,
+        instance: str,
+        rung: str,
+        result: str = "passed",
+        *,
+        detail: str = "",
+        launch_token: str = "",
+        took: float | None = None,
     ) -> None:
-        """Never waits. May be called from any thread."""
+        """Never waits. May be called from any thread. `took`: since the rung before; by itself, since that one was noted."""
         if rung not in RUNGS or not OUTCOME.fullmatch(result):
             raise WorkerError(f"evidence is about one of {', '.join(RUNGS)}, with a result in one lower-case word")
         if len(self._evidence) == self._evidence.maxlen:
             self.dropped += 1
-        made = Evidence(room, instance, rung, result, self._clock(), detail[:MOST_DETAIL], launch_token[:128])
-        self._evidence.append(made)
+        now, what = self._clock(), (room, instance)
+        with self._lock:
+            before = self._noted.pop(what, None)
+            if rung != RUNGS[-1] and result == PASSED:
+                self._noted[what] = now
+                if len(self._noted) > MOST_ON_THEIR_WAY:
+                    del self._noted[next(iter(self._noted))]
+        if took is None and before is not None:
+            took = now - before
+        self._evidence.append(
+            Evidence(room, instance, rung, result, now, detail[:MOST_DETAIL], launch_token[:128], took)
+        )
 
     def count_open(self, instance: str, count: Count, *, launch_token: str = "") -> None:
         """From now on tell how many rooms of `instance` are open here, by DP rank. Zeros count: they let a drain end."""

@@ -15,7 +15,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from controlplane.domain.addresses import bracketed
@@ -37,9 +37,18 @@ BOUNDS = {
 """Read once by the library: in the environment before its import, unless somebody set them already."""
 FRESH_SECONDS = 1.0
 """A peer that answered so recently is not asked again before a transfer."""
+LARGE_BYTES = 8 * 2**20
+NAP_SECONDS = 0.0003
+NO_BATCH = 2**64 - 1
 PROBE = struct.pack("<QB", 3, 3) + b"{}"
 MAX_ANSWER = 4096
-CODES = {-1: "it failed or timed out", -3: "memory is not registered there", -7: "memory overlaps what is registered"}
+NOT_BEGUN = -100
+CODES = {
+    -1: "it failed or timed out",
+    NOT_BEGUN: "its time was over before it began",
+    -3: "memory is not registered there",
+    -7: "memory overlaps what is registered",
+}
 
 
 def bound_environment(environ: dict[str, str] | None = None) -> None:
@@ -171,7 +180,15 @@ class MooncakeEngine:
                 raise PeerSilent(f"the transfer engine at {session} does not answer")
             self._answered[session] = time.monotonic()
         move = engine.batch_transfer_sync_write if way == "write" else engine.batch_transfer_sync_read
+        begin = engine.batch_transfer_async_write if way == "write" else engine.batch_transfer_async_read
         deadline = time.monotonic() + timeout
+        for large in [block for block in blocks if block[2] >= LARGE_BYTES]:
+            if code := _one(engine, begin, session, large, deadline):
+                self._answered.pop(session, None)
+                raise TransferFailed(
+                    f"the {way} of {large[2]} bytes to {session}: {_meaning(code)}", settled=code == NOT_BEGUN
+                )
+        blocks = [block for block in blocks if block[2] < LARGE_BYTES]
         for batch in batches(blocks):
             if time.monotonic() > deadline:
                 raise TransferFailed(f"the {way} to {session} took more than {timeout:g} s", settled=True)
@@ -180,6 +197,22 @@ class MooncakeEngine:
                 self._answered.pop(session, None)
                 raise TransferFailed(f"the {way} of {len(batch)} blocks to {session}: {_meaning(code)}", settled=False)
         self._answered[session] = time.monotonic()
+
+
+def _one(engine: Any, begin: Callable[..., int], session: str, block: Block, deadline: float) -> int:
+    """One large block: 0 when it is moved. As the synchronous call, which keeps a core busy for as long as it waits, and that
+    core is missing where the bytes are to be checked meanwhile. (Only a batch of one may be asked about like this.)"""
+    if time.monotonic() > deadline:
+        return NOT_BEGUN
+    local, remote, length = block
+    batch = begin(session, [local], [remote], [length])
+    if not 0 < batch < NO_BATCH:
+        return -1
+    while (state := engine.transfer_check_status(batch)) == 0:
+        if time.monotonic() > deadline:
+            return -1
+        time.sleep(NAP_SECONDS)
+    return 0 if state == 1 else -1
 
 
 def _meaning(code: int) -> str:

@@ -12,7 +12,7 @@ from controlplane.access.roles import READ
 from controlplane.ledger import position
 from controlplane.ledger.position import Position
 from controlplane.ledger.tail import Cursor
-from controlplane.queries import history, state
+from controlplane.queries import history, state, turned
 
 from ..answers.events import EventAnswer, EventsAnswer, FleetAnswer
 from ..bodies import Query
@@ -102,7 +102,7 @@ class Fleet(View):
     queries = {"GET": FleetQuery}
     answers = {"GET": {200: FleetAnswer, 304: None}}
     tagged = {"GET": "The position in the ledger."}
-    also = {"GET": (410, 413)}
+    also = {"GET": (409, 410, 413)}
 
     def get(self, request: Request) -> Response:
         """All facts at one revision: the snapshot that events go on from
@@ -118,7 +118,7 @@ class Fleet(View):
                 return self.say(None, status=304, etag=_tag(head))
             cursor, found = state.fleet_state(instance)
         else:
-            cursor, found = Cursor(history.head_position().ledger_id, as_of), state.as_of(as_of, instance)
+            cursor, found = Cursor(history.head_position().ledger_id, as_of), turned.fleet_then(as_of, instance)
         at = history.position_of(cursor)
         document = {"ledger": at.ledger_id, "revision": at.revision, "cursor": str(at), "state": found}
         return self.say(document, etag=_tag(at))

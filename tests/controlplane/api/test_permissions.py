@@ -22,7 +22,8 @@ READS = {
     "rooms", "rooms/{room}", "collisions", "reuses", "gateways", "gateways/{gateway}", "routers", "routers/{router}",
     "alarms", "alarms/notices", "alarms/{alarm}",
     "stale", "archive", "retention",
-    "clockwork", "compatibility", "explain/routable", "explain/instance/{name}", "/api/schema/", "/api/docs/",
+    "clockwork", "compatibility", "explain/routable", "explain/instance/{name}", "explain/room/{room}",
+    "/api/schema/", "/api/docs/",
 }  # fmt: skip
 ACTIONS = (
     "cordon", "uncordon", "drain", "cancel-drain", "force-drain", "retire", "evict", "supersede", "readmit", "reregister",
@@ -46,6 +47,7 @@ EXPECTED = {
         for what in ("acknowledge", "breakers", "open-rooms", "outcomes")
     },
     ("POST", "workers/open-rooms"): "report",
+    ("POST", "workers/evidence"): "report",
     ("POST", "resolve"): "resolve",
     ("POST", "compatibility"): "resolve",
     ("POST", "archive/purge"): "administer",
@@ -182,5 +184,5 @@ def test_tokens_bound_to_another_instance_may_do_nothing_anywhere(on_sqlite):
 
 ASKED_LATER = {
     "alarms/{alarm}", "alarms/{alarm}/acknowledge",
-    "drains/{drain}", "operations/{operation}", "resolve", "workers/open-rooms", "rooms", "instances",
+    "drains/{drain}", "operations/{operation}", "resolve", "workers/open-rooms", "workers/evidence", "rooms", "instances",
 }  # fmt: skip

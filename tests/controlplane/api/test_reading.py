@@ -3,13 +3,14 @@
 import time
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from controlplane.commands import instances
-from controlplane.databases import READER
+from controlplane.databases import FACTS, READER
 from controlplane.domain.contact import Contact
 from controlplane.domain.topology import Topology
+from controlplane.ledger.append import NewEvent, append
 from controlplane.models import EngineInfo, RoomBinding, RoomCollision
 from controlplane.queries import state
 from tests.controlplane.queries.world import World
@@ -175,6 +176,16 @@ def test_the_fleet_is_a_snapshot_that_events_go_on_from(viewer):
     assert [event["kind"] for event in page["items"]] == ["instance.added"]
     assert page["next"] == now["cursor"]
     assert now["revision"] == then["revision"] + 1
+
+
+def test_what_this_version_cannot_follow_is_a_problem_with_a_sentence(viewer):
+    instances.add("a", actor="anna")
+    with transaction.atomic(using=FACTS):
+        # As another version may have written it.
+        append([NewEvent("drain.progressed", "a", {"dp": 77, "after": "empty", "blockers": []})])
+    at = viewer.get("events", {"limit": 1}).json
+    found = viewer.get("fleet", {"as_of": f"{at['ledger']}:{at['revision']}"})
+    assert found.status == 409 and "cannot be followed by this version" in found.json["detail"]
 
 
 def test_the_fleet_as_of_a_moment_is_what_it_was(viewer):

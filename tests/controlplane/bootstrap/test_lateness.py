@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.bootstrap.fleet import Fleet, Instance
 from controlplane.bootstrap.heartbeats import Beat
-from controlplane.bootstrap.lateness import HELD_UP_SECONDS, MOST_AT_ONCE, Lateness, read_slots, stored
+from controlplane.bootstrap.lateness import HELD_UP_SECONDS, MOST_AT_ONCE, Expire, Lateness, read_slots, stored
 from controlplane.bootstrap.leases import MAX_WORKERS
 from controlplane.bootstrap.recorder import NOT_STORED, Operation, Staged
 from controlplane.domain.directory import Directory, Registration
@@ -218,6 +218,21 @@ def test_a_worker_that_moves_is_back_where_it_was_late(scene: Scene):
 
 
 @run
+def test_what_a_worker_says_elsewhere_in_the_same_batch_is_not_lost_to_the_end_of_its_lease(scene: Scene):
+    b = scene.instance("b", 2)
+    scene.beat()
+    scene.clock.now += 11.0
+    (over,) = scene.fleet.leases.over()
+    writes = Writes(1)
+    beat = Beat(b, Heartbeat("w", (FIRST,), "t", 10.0), scene.fleet)
+    beat.decide(Staged(b, b.directory, b.engines), writes, scene.clock.now)
+    Expire(scene.a, over, scene.fleet.leases).decide(
+        Staged(scene.a, scene.a.directory, scene.a.engines), writes, scene.clock.now
+    )
+    assert writes.leases["w"][1] == b.id and not writes.events and not writes.ordered
+
+
+@run
 def test_many_that_are_late_at_once_are_told_a_bounded_number_at_a_time(scene: Scene):
     many = MOST_AT_ONCE + 10
     scene.fleet.leases.load(WorkerLease(f"w{n}", 1, "t", (FIRST,), 0.0, 10.0) for n in range(many))
@@ -238,6 +253,20 @@ def test_names_of_workers_cannot_fill_the_memory(scene: Scene):
     with pytest.raises(Refused, match="give a worker a name that it keeps"):
         scene.beat("one more")
     scene.beat("w7")
+
+
+@run
+def test_names_that_could_not_be_stored_are_not_remembered(scene: Scene):
+    scene.recorder.away = True
+    for number in range(20):
+        scene.beat(f"w{number}")
+    assert len(scene.fleet.leases) == len(scene.fleet.leases._due) == 0
+    scene.recorder.away = False
+    scene.beat()
+    scene.wait(9)
+    assert scene.told == []
+    scene.wait(2)
+    assert scene.told == ["worker.late"]
 
 
 def test_a_lease_is_stored_as_it_is_read():

@@ -14,10 +14,12 @@ from controlplane.bootstrap.sweeping import NEVER, Turns
 from controlplane.bootstrap.watch import Watch
 from controlplane.domain.contact import Contact
 from controlplane.domain.directory import Registration
+from controlplane.domain.engines import EngineEntry, EngineTable
 from controlplane.domain.launch import CONFIRM_AFTER, Address
 from controlplane.domain.registration import register
 from controlplane.domain.topology import SharedFacts, Slot, Topology
 from controlplane.ledger.writes import Writes
+from controlplane.probes import mooncake
 from controlplane.probes.networks import ProbePolicy
 from controlplane.probes.pacing import at_a_time
 from controlplane.probes.sweep import Target
@@ -257,3 +259,28 @@ def test_whoever_was_not_asked_for_longest_is_next_and_whoever_is_gone_is_not():
     assert turns.due(1.0, 9) == [one] and turns.due(2.0, 9) == [one, two] and turns.due(2.0, 1) == [one]
     turns.keep({two, three})
     assert turns.due(2.0, 9) == [three, two]
+
+
+async def test_sessions_that_hang_are_asked_a_bounded_number_at_once_and_all_of_them_are_heard(monkeypatch):
+    under_way, most = 0, 0
+
+    async def hangs(host: str, port: int) -> Contact:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        return Contact.SILENT
+
+    monkeypatch.setattr(mooncake, "probe", hangs)
+    async with watching(1, interval=3600.0) as scene:
+        one = scene.fleet.by_id[1]
+        live = {
+            rank: EngineEntry(rank, f"{HOST}:{20_000 + rank}", "d", 1, 1, time.time(), False, probeable=True)
+            for rank in range(600)
+        }
+        one.publish(one.directory, EngineTable(live, {}, {}))
+        for session in one.engines.sessions():
+            scene.watch.ask_session(one, session)
+        await until(lambda: all(entry.contact is Contact.SILENT for entry in one.engines.live.values()))
+    assert 1 < most <= 256

@@ -237,6 +237,21 @@ def test_a_round_in_which_nothing_changes_takes_no_lock_and_a_constant_number_of
     assert asked() == (0, many_more)
 
 
+def test_rounds_go_on_when_the_clock_was_set_back():
+    world = serving()
+    watch = Watcher()
+    world.refuse(4001)
+    watch(12)
+    now = watch.now
+    AlarmDesk.objects.using(FACTS).update(decided_at=now + 100)
+    serving("prefill-c", first_port=6000).refuse(6001)
+    watch(12)
+    assert {row.instance for row in open_alarms()} == {"prefill-a"}, "somebody looked later, and was faster"
+    AlarmDesk.objects.using(FACTS).update(decided_at=now + 7200)
+    watch(12)
+    assert "prefill-c" in {row.instance for row in open_alarms()}, "nobody waits for two hours"
+
+
 def test_what_is_long_over_is_forgotten_and_what_is_open_is_not():
     serving().refuse(4001)
     watch = Watcher()
@@ -253,6 +268,16 @@ def test_what_is_long_over_is_forgotten_and_what_is_open_is_not():
     assert {row.state for row in queries.notices()} == {"given_up"}
     assert queries.notices()[0].problem == alarm_notices.GAVE_UP
     assert alarm_notices.forget_old(now=month) == 3 and queries.notices() == ()
+
+
+def test_what_waits_for_a_webhook_that_is_not_set_any_more_ends_and_says_so(monkeypatch):
+    alarm_notices.write([alarm_notices.trial()], now=time.time())
+    alarm_notices.forget_old(now=time.time())
+    assert queries.post().waiting == 1
+    monkeypatch.setattr(settings, "PDCP_ALARM_WEBHOOK_URL", "")
+    alarm_notices.forget_old(now=time.time())
+    (row,) = queries.notices()
+    assert (row.state, row.problem, queries.post().waiting) == ("given_up", alarm_notices.NO_WEBHOOK, 0)
 
 
 def test_too_many_messages_that_wait_lose_the_oldest_and_say_so(monkeypatch):

@@ -5,7 +5,7 @@ import time
 import pytest
 from django.conf import settings
 
-from controlplane.commands import archiving, purging
+from controlplane.commands import archiving, purging, trimming
 from controlplane.commands.trimming import Budget
 from controlplane.databases import FACTS
 from controlplane.domain.archive import replaced_by
@@ -146,10 +146,23 @@ def test_purging_the_archive_is_rehearsed_then_done_told_and_counted():
     assert (event.instance, event.actor, event.reason) == ("a", "anna", "audit is over")
     # Of all of them, those in the tables as well: but never a launch that is open.
     restarted(1, "c")
+    assert purging.purge_archive(**asked, dry_run=True).count == 3, "what would go is what goes"
     assert purging.purge_archive(**asked).count == 3
     assert not ArchivedLaunch.objects.using(FACTS).exists()
     assert Launch.objects.using(FACTS).filter(ended_at=None).count() == 3
     assert purging.purge_archive(**asked).count == 0
+
+
+def test_a_purge_of_one_takes_what_waits_in_the_tables_also_of_whoever_was_called_so_before(monkeypatch):
+    key = restarted(2).row.pk
+    PurgedInstance.objects.using(FACTS).create(instance_id=key, name="a", role="prefill", created_at=1.0, purged_at=2.0)
+    Instance.objects.using(FACTS).filter(pk=key).delete()
+    asked = {"instance": "a", "older_than": 0.0, "actor": "anna", "now": time.time() + 1}
+    assert purging.purge_archive(**asked, dry_run=True).count == 2
+    monkeypatch.setattr(trimming, "CHUNK", 1)
+    monkeypatch.setattr(purging, "Budget", lambda seconds: Budget(0 if seconds > 30 else seconds))
+    gone = purging.purge_archive(**asked)
+    assert gone.count == 1 and gone.sentence.endswith("went out of the archive, 1 launch did not yet: purge again")
 
 
 def test_the_task_may_run_twice():

@@ -13,7 +13,7 @@ from controlplane.commands.examining import Examiner
 from controlplane.databases import FACTS
 from controlplane.domain.errors import Refused
 from controlplane.ledger.tail import latest
-from controlplane.models import EngineHealth, Suspicion
+from controlplane.models import EngineHealth, Instance, Suspicion
 from controlplane.probes import engines
 from controlplane.probes.networks import parse_networks
 from controlplane.queries import fleet, routable
@@ -278,23 +278,72 @@ def test_most_that_fail_together_are_our_fault_and_nothing_is_held_against_them(
         one.stop()
 
 
-def test_one_that_hangs_holds_up_nobody_else(on_backend, examiner, settings):
-    settings.PDCP_HEALTH_TIMEOUT_SECONDS = 3.0
+class Waiting:
+    """A round in a thread of its own, which waits for whoever hangs until the test ends that."""
+
+    def __init__(self, examiner: Examiner, *, suspects_only: bool = False) -> None:
+        def run() -> None:
+            examiner.round(suspects_only=suspects_only)
+            connections.close_all()
+
+        self.thread = threading.Thread(target=run)
+
+    def until(self, holds, step=lambda: None) -> None:
+        end = time.monotonic() + 60
+        while not holds():
+            assert self.thread.is_alive() and time.monotonic() < end
+            step()
+            time.sleep(0.02)
+
+
+def test_one_that_hangs_holds_up_nobody_else_in_its_own_round_either(on_backend, examiner):
     with Engine("decode") as hung, Engine("decode") as quick:
         hung.health_seconds = 60
         instances.add("hung", role="decode", engine_url=hung.url, **WHO)
         instances.add("quick", role="decode", engine_url=quick.url, **WHO)
-        running = threading.Thread(target=lambda: (examiner.round(), connections.close_all()))
-        running.start()
-        end = time.monotonic() + 30
-        while the_engine("quick").state != "up":
-            assert running.is_alive() and time.monotonic() < end
-            time.sleep(0.02)
-        # The next round leaves alone who is being asked, and asks the others.
-        asked = hung.count("/health")
+        waiting = Waiting(examiner)
+        waiting.thread.start()
+        waiting.until(lambda: hung.count("/health") == 1)
+        waiting.until(lambda: quick.count("/health") == 3, examiner.round)
+        assert the_engine("quick").state == "up" and hung.count("/health") == 1
+        hung.stop()
+        waiting.thread.join(60)
+
+
+def test_those_that_hang_are_waited_for_by_one_round_at_a_time(on_backend, examiner, settings):
+    with Engine("decode") as one, Engine("decode") as another, Engine("decode") as quick:
+        for name, engine in (("one", one), ("another", another), ("quick", quick)):
+            instances.add(name, role="decode", engine_url=engine.url, **WHO)
+        one.health_seconds = another.health_seconds = 60
+        settings.PDCP_HEALTH_TIMEOUT_SECONDS = 0.3
         examiner.round()
-        assert running.is_alive() and hung.count("/health") == asked
-        running.join(30)
+        settings.PDCP_HEALTH_TIMEOUT_SECONDS = 20.0
+        suspecting.suspect("one", **WHO)
+        waiting = Waiting(examiner, suspects_only=True)
+        waiting.thread.start()
+        waiting.until(lambda: one.count("/health") == 2)
+        suspecting.suspect("another", **WHO)
+        waiting.until(lambda: quick.count("/health") >= 3, examiner.round)
+        assert another.count("/health") == 1
+        one.stop()
+        another.stop()
+        waiting.thread.join(60)
+        assert examiner.round().asked == 3
+
+
+def test_the_time_in_which_we_were_away_ourselves_is_not_held_against_an_engine(engine, examiner, settings):
+    """A clockwork that was down for an hour comes back while the engine computes a long prompt."""
+    examiner.round()
+    long_ago = time.time() - 3600
+    EngineHealth.objects.using(FACTS).update(asked_at=long_ago, answered_at=long_ago, proof_at=long_ago)
+    engine.health_seconds, engine.loads = 60, 500
+    settings.PDCP_HEALTH_TIMEOUT_SECONDS = 0.3
+    afresh = Examiner(again=False)
+    rounds(afresh, 4)
+    assert (the_engine().state, the_engine().why) == ("silent", "timeout") and verdict().routable
+    settings.PDCP_HEALTH_LOST_SECONDS = 0.001
+    afresh.round()
+    assert (the_engine().state, the_engine().why) == ("down", "lost")
 
 
 def test_what_cannot_be_stored_now_is_stored_by_the_next_round(engine, examiner, monkeypatch):
@@ -360,6 +409,14 @@ def test_who_cannot_be_suspected_is_refused_with_a_sentence(on_backend):
         suspecting.suspect("p", actor="")
 
 
+def test_an_address_that_may_not_be_asked_any_more_keeps_nobody_else_from_being_asked(engine, examiner):
+    instances.add("p", role="decode", engine_url="http://127.0.0.1:30000", **WHO)
+    Instance.objects.using(FACTS).filter(name="p").update(engine_url="http://127.0.0.1:6379")
+    examiner.round()
+    assert the_engine().state == "up" and the_engine("p").state == "unknown"
+    assert "port 6379 is not one" in the_engine("p").error
+
+
 def test_retired_instances_are_left_alone(engine, examiner):
     examiner.round()
     instances.retire("d", **WHO)
@@ -382,3 +439,12 @@ def test_nothing_is_asked_where_it_is_switched_off(engine, examiner, settings):
     settings.PDCP_HEALTH_INTERVAL_SECONDS = 0.0
     assert examiner.round().asked == 0 and engine.count("/health") == 0
     assert free_port()
+
+
+def test_a_verdict_that_nobody_renews_any_more_since_it_is_switched_off_keeps_no_work_away(engine, examiner, settings):
+    engine.stop()
+    rounds(examiner, 3)
+    assert not verdict().routable
+    settings.PDCP_HEALTH_INTERVAL_SECONDS = 0.0
+    rounds(examiner, 2)
+    assert the_engine().state == "unknown" and verdict().routable and turned() == ["down", "unknown"]

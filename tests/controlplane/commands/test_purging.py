@@ -18,7 +18,17 @@ from controlplane.domain.stale import check_purge
 from controlplane.domain.topology import Topology
 from controlplane.ledger.tail import after
 from controlplane.ledger.writes import Writes
-from controlplane.models import Breaker, EngineBody, Event, Instance, Launch, PurgedInstance, Rank, Request
+from controlplane.models import (
+    Breaker,
+    EngineBody,
+    EngineHealth,
+    Event,
+    Instance,
+    Launch,
+    PurgedInstance,
+    Rank,
+    Request,
+)
 from controlplane.queries import stale, state
 from controlplane.queries.events import sentence
 from tests.controlplane.queries.whole_fleet import WholeFleet
@@ -93,6 +103,8 @@ def test_who_lives_is_refused_and_nothing_is_asked(fleet):
         purging.purge("ghost", **WHY)
     with pytest.raises(Refused, match="an actor is needed"):
         purging.purge("a", actor=" ")
+    with pytest.raises(Refused, match="some of it is no character"):
+        purging.purge("a", actor="anna", reason="\udcff")
     assert not Request.objects.using(FACTS).exists()
     with pytest.raises(Refused, match="a request is one of evict, "):
         requests.make("purge", "a", actor="anna")
@@ -172,6 +184,29 @@ def test_what_is_stale_is_listed_with_its_age_and_why(fleet):
     told = purging.plan("b", now=now + 60).sentences
     assert any(said.startswith("2 ranks of it are registered, 2 answered when last asked: ") for said in told)
     assert stale.ended().waiting == 1
+
+
+def test_a_decode_registers_nobody_and_is_stale_only_when_its_engine_is_away(fleet):
+    def seen(name: str, state: str) -> list[tuple[str, str]]:
+        key = Instance.objects.using(FACTS).get(name=name).pk
+        EngineHealth.objects.using(FACTS).update_or_create(
+            instance_id=key, defaults={"at": "http://x", "state": state, "since": 1.0}
+        )
+        return [(row.what, row.reason) for row in stale.stale(now=time.time() + 60, instance=name)]
+
+    fleet.add("d", "decode")
+    assert stale.stale(now=time.time() + 60, instance="d") == ()
+    assert seen("d", "up") == seen("d", "late") == seen("d", "unknown") == []
+    assert seen("d", "down") == [("silent", "its engine is down")]
+    fleet.retire("d")
+    assert [what for what, _ in seen("d", "up")] == ["retired"]
+    EngineHealth.objects.using(FACTS).update(answered_at=time.time() - 60)
+    said = purging.plan("d", now=time.time()).sentences
+    assert any(line.startswith("its engine at http://x answered 60 s ago") for line in said), said
+    # A prefill whose engine answers, before its ranks have registered.
+    fleet.add("p")
+    assert seen("p", "down") == [("empty", "nobody has ever registered")]
+    assert seen("p", "starting") == []
 
 
 def test_the_rule_is_one_table():

@@ -142,3 +142,8 @@ def test_however_much_fails_few_failures_are_kept_and_none_is_longer_than_it_may
     assert len(kept) == rounds.FAILURES_KEPT
     assert kept[-1].startswith(f"{rounds.FAILURES_KEPT + 4} ") and len(kept[-1]) == rounds.LONGEST_ERROR
     assert TaskRound.objects.using(TRAFFIC).count() == 1
+
+
+def test_an_error_that_holds_what_no_table_takes_is_kept_all_the_same():
+    one_round("failed", "ValueError: a\x00b \ud800")
+    assert (row().done, row().error) == (1, "ValueError: a\\0b ?")

@@ -50,6 +50,26 @@ def test_past_the_limit_newcomers_are_not_followed_and_the_oldest_make_room_when
     assert (one.count, one.given_up) == (1, 3) and one.answered("q", {4}, 171.0) == [1.0]
 
 
+def test_when_all_places_are_taken_a_question_does_not_look_through_all_of_them_for_each_of_its_keys():
+    looked: list[float] = []
+
+    class Counting(Waits):
+        __slots__ = ()
+
+        def give_up(self, now: float) -> int:
+            looked.append(now)
+            return super().give_up(now)
+
+    one = Counting(limit=500, patience=60.0)
+    for group in range(500):
+        one.missed(group, [0], 100.0)
+    one.missed(0, range(1, 1000), 110.0)
+    one.missed(1, range(1, 1000), 110.5)
+    assert looked == [110.0] and (one.count, one.given_up) == (500, 999 * 2)
+    one.missed(0, [1], 160.0)
+    assert looked == [110.0, 160.0] and one.count == 1
+
+
 def test_once_one_of_a_group_is_answered_the_others_are_waited_for_only_a_little_longer():
     one = waits()
     one.missed("p", ["host-a", "host-b"], 100.0)

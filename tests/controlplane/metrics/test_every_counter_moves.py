@@ -21,6 +21,7 @@ AWAY = (
 WAITS = "cases/test_metrics.py::test_OPS_04_waits_for_the_topology_and_for_rooms_are_two_histograms_of_who_had_to_wait"
 OUTGOING = "controlplane/probes/test_counting.py::test_an_answer_of_any_status_is_an_answer_and_is_timed"
 COMMITS = "controlplane/bootstrap/test_commits.py::test_a_batch_that_is_stored_is_one_transaction_of_so_many_operations"
+RUNGS = "controlplane/commands/test_evidence.py::test_rungs_are_counted_and_timed_whether_they_are_kept_or_not"
 WEB = (
     "controlplane/web/test_metrics.py::"
     "test_of_two_processes_each_counts_its_own_requests_and_both_tell_the_same_of_the_fleet"
@@ -71,6 +72,8 @@ SEEN_MOVING: Mapping[str, str] = {
     "test_live_sockets_are_told_while_they_are_open_and_how_they_ended",
     "pdcp_reported_requests_total": "controlplane/web/test_metrics.py::"
     "test_requests_that_a_gateway_reports_are_counted_by_how_they_ended",
+    "pdcp_reported_rungs_total": RUNGS,
+    "pdcp_reported_rung_seconds": RUNGS,
     "pdcp_tasks_total": TASKS,
     "pdcp_task_seconds": TASKS,
     "pdcp_trimmed_rows_total": "controlplane/queries/test_figures.py::test_what_was_trimmed_is_told_by_what_it_was",

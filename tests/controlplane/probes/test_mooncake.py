@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+import uvloop
 
 from controlplane.domain.contact import Contact
 from controlplane.probes.mooncake import QUESTION, probe, split_session
@@ -91,6 +92,22 @@ def test_who_takes_the_connection_and_hangs_is_silent_within_the_bound(peer):
     began = time.monotonic()
     assert ask(peer(None), timeout=0.3) is Contact.SILENT
     assert time.monotonic() - began < 2 * slowness()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_takes_the_connection_and_resets_it_is_silent_on_either_loop(new_loop):
+    """As a proxy does whose peer is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            conn, _ = listener.accept()
+            conn.recv(100)
+            conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            conn.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            assert runner.run(probe("127.0.0.1", listener.getsockname()[1], timeout=20.0)) is Contact.SILENT
 
 
 def test_nobody_there_is_refused_and_what_cannot_be_reached_is_not():

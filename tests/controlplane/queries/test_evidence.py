@@ -8,7 +8,7 @@ from controlplane.databases import FACTS, TRAFFIC
 from controlplane.domain.errors import Refused
 from controlplane.domain.evidence import Displaced
 from controlplane.domain.topology import Topology
-from controlplane.models import Instance, OpenRooms, RoomBinding, RoomCollision
+from controlplane.models import Instance, OpenRooms, Rank, RoomBinding, RoomCollision
 from controlplane.queries import evidence, memo, room_ways
 from controlplane.queries.fleet import snapshot
 from tests.controlplane.queries import world
@@ -159,3 +159,17 @@ def test_prefills_are_paged_by_name_and_decodes_and_the_retired_are_left_out():
     assert [way.row.name for way in ways(now, limit=2, after=first.next).rows] == ["p3"]
     assert [way.row.name for way in ways(now, text="P3").rows] == ["p3"]
     assert ways(now, text="nobody").rows == ()
+
+
+def test_ranks_of_the_group_that_are_gone_or_silent_are_named_with_since_when(monkeypatch):
+    a = serving("a", monkeypatch, follows=False)
+    bind(a.row.pk, 1, a.now + 100)
+    seats = Rank.objects.using(FACTS).filter(instance_id=a.row.pk, dp=1)
+    seats.filter(tp=0).update(contact="silent")
+    said = read(a.now).ladder.conclusion
+    assert (
+        said.kind == "trouble" and "dp1 tp0 at 10.0.0.1:4002 accepts connections, but does not greet" in said.sentence
+    )
+    seats.filter(tp=1).update(left_at=a.now - 5, left_reason="it refuses connections")
+    claims = [claim.sentence for claim in read(a.now).ladder.rungs[0].claims]
+    assert any("dp1 tp1 at 10.0.0.1:4003 is gone since" in one and "it refuses connections" in one for one in claims)

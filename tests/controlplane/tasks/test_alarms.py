@@ -9,8 +9,8 @@ import time
 import pytest
 from django.conf import settings
 
-from controlplane.commands import alarm_posting, intent
-from controlplane.models import Alarm
+from controlplane.commands import alarm_notices, alarm_posting, intent
+from controlplane.models import Alarm, AlarmNotice
 from controlplane.tasks import alarms as tasks
 from controlplane.tasks.alarms import forget_old_alarms, send_alarm_notices, watch_alarms
 from tests.controlplane.commands.alarming import Watcher, events, forget, open_alarms, serving
@@ -37,6 +37,14 @@ def test_the_tasks_run_and_may_run_without_any_alarm(receiver):
     send_alarm_notices()
     forget_old_alarms()
     assert receiver.asked == 0 and open_alarms() == []
+
+
+def test_all_that_is_too_much_goes_in_one_round(receiver, monkeypatch):
+    monkeypatch.setattr(alarm_notices, "AT_ONCE", 3)
+    notices = alarm_notices.write([alarm_notices.trial() for _ in range(10)], now=1.0)
+    AlarmNotice.objects.filter(pk__in=[row.pk for row in notices]).update(state="delivered", ended_at=2.0)
+    forget_old_alarms()
+    assert not AlarmNotice.objects.exists()
 
 
 def test_a_round_that_took_long_is_followed_by_a_rest(receiver, monkeypatch):

@@ -115,3 +115,29 @@ async def test_a_server_that_hangs_holds_nobody_who_notes(serve, reports_at, mon
 async def test_what_is_no_evidence_is_refused(serve, reports_at, rung, result):
     with pytest.raises(WorkerError, match="one of registered, resolved, connected, verified, consumed"):
         reports_at(serve(lambda heard: OK)).note(1, "a", rung, result)
+
+
+async def test_each_rung_says_how_long_it_took_since_the_one_before_of_its_room(serve, reports_at):
+    server, clock = serve(lambda heard: OK), Clock()
+    reports = reports_at(server, clock=clock)
+    reports.note(1, "a", "resolved", took=0.25)
+    clock.now += 5
+    reports.note(2, "a", "resolved")
+    reports.note(1, "a", "connected")
+    clock.now += 1
+    reports.note(1, "a", "verified", "failed")
+    reports.note(1, "a", "consumed")
+    await reports.flush()
+    told = [(item["room"], item["rung"], item.get("took_seconds")) for item in server.heard[0].json()["evidence"]]
+    assert told == [
+        ("1", "resolved", 0.25), ("2", "resolved", None), ("1", "connected", 5.0), ("1", "verified", 1.0),
+        ("1", "consumed", None),
+    ]  # fmt: skip
+
+
+async def test_rooms_that_never_end_are_forgotten_the_oldest_first(serve, reports_at, monkeypatch):
+    monkeypatch.setattr("workers.sdk.reports.MOST_ON_THEIR_WAY", 3)
+    reports = reports_at(serve(lambda heard: OK))
+    for room in range(5):
+        reports.note(room, "a", "resolved")
+    assert [room for room, _ in reports._noted] == [2, 3, 4]
