@@ -65,6 +65,9 @@ IF_MATCH = "The ETag of what you saw, or `*`. When it is something else by now: 
 IDEMPOTENCY = "Sent again with the same key within a day, the first answer is given again and nothing is done twice."
 
 
+NOTHING = {"type": "string", "maxLength": 0}
+
+
 class ApiSchema(AutoSchema):
     """Reads `verbs`, `queries`, `bodies`, `answers`, `matched` of a `View`."""
 
@@ -222,6 +225,13 @@ class SessionScheme(OpenApiAuthenticationExtension):
 
 
 def with_problem(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """A postprocessing hook: the one component that no serializer describes."""
-    result.setdefault("components", {}).setdefault("schemas", {})["Problem"] = PROBLEM
+    """A postprocessing hook: the one component that no serializer describes, and texts that may be empty."""
+    schemas = result.setdefault("components", {}).setdefault("schemas", {})
+    for schema in schemas.values():
+        for name, said in schema.get("properties", {}).items():
+            # A pattern of ours lets nothing through as well: said twice, exactly one of the two could never be true.
+            if said.get("oneOf", [None])[1:] == [NOTHING] and said["oneOf"][0].get("pattern") == NO_NUL:
+                about = {key: value for key, value in said.items() if key != "oneOf"}
+                schema["properties"][name] = {**said["oneOf"][0], **about}
+    schemas["Problem"] = PROBLEM
     return result

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.domain.rooms import Collision, Rooms
+from controlplane.domain.tombstones import Reuse
 from tests.support.processes import ROOT
 from tests.wire.conftest import Server
 
@@ -88,7 +89,8 @@ def test_a_collision_is_a_living_room_bound_to_another_rank():
     assert rooms.bind(1, 7, 2, NOW + TTL + 2, NOW + 2) == Collision(room=7, before=0, after=2)
     assert rooms.table(1).find(7, NOW + 3) == 2, "the last write wins"
     late = NOW + TTL + 2
-    assert rooms.bind(1, 7, 5, late + TTL, late) is None, "the first binding was over"
+    again = rooms.bind(1, 7, 5, late + TTL, late)
+    assert isinstance(again, Reuse), "the first binding was over: its room came back, and nobody lives there"
     assert rooms.bind(2, 7, 1, NOW + TTL, NOW) is None, "another instance's room is another room"
 
 
@@ -108,7 +110,7 @@ def test_the_tables_do_what_a_plain_dictionary_would(steps, limit):
         now += wait
         known = model.get(room)
         collided = known is not None and known[1] > now and known[0] != dp
-        assert (rooms.bind(1, room, dp, now + 100, now) is not None) == collided
+        assert isinstance(rooms.bind(1, room, dp, now + 100, now), Collision) == collided
         model.pop(room, None)
         model[room] = (dp, now + 100)
         if wait % 3 == 0:

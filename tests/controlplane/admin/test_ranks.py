@@ -161,7 +161,7 @@ def test_a_rank_that_has_gone_since_it_was_shown_is_not_evicted(people, world):
     # And whoever insists is told so by the command.
     assert confirm(people["operator"], "evict", late).status_code == 302
     assert (
-        "is not registered in prefill-a"
+        "is not registered in launch 1 of prefill-a"
         in ranks(people, role="operator").text + Page(people["operator"].get("/admin/")).text
     )
     assert Request.objects.count() == 0
