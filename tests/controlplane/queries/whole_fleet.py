@@ -49,6 +49,8 @@ class WholeFleet:
         self.store = FactStore(FACTS)
         self.held: dict[str, Held] = {}
         self.fleet = Fleet(room_limit=1)
+        self.heard_at = 0.0
+        self.fleet.leases._clock = lambda: self.heard_at
         self.now = time.time()
         self.did: list[str] = []
         Lease.objects.using(FACTS).filter(name="bootstrap").update(token=1, holder="test pid 1", expires_at=self.now)
@@ -228,6 +230,7 @@ class WholeFleet:
         lease = self.fleet.leases.get(worker)
         if lease is not None:
             name = self.fleet.by_id[lease.instance].name
+            self.heard_at += lease.seconds
             self._do(f"{worker} is silent", name, lambda i: Expire(i, lease, self.fleet.leases))
 
     def engine(self, name: str, state: str, why: str = "", **said: str) -> None:
