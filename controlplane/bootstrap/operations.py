@@ -146,10 +146,36 @@ class Flushed(Operation):
         staged.apply(orders.flushed(staged.directory, now=now), writes, now)
 
 
-class Ordered(Operation):
+class Requested(Operation):
     """A request of an operator from the inbox. Granted or not, its answer is stored with an event."""
 
-    __slots__ = ("actor", "kind", "launch", "note", "puts", "reason", "request", "slot", "told")
+    __slots__ = ("actor", "kind", "reason", "request")
+
+    def __init__(self, instance: Instance, *, request: int, kind: str, actor: str, reason: str) -> None:
+        super().__init__(instance)
+        self.request = request
+        self.kind = kind
+        self.actor = actor
+        self.reason = reason
+
+    def carry_out(self, staged: Staged, writes: Writes, now: float) -> str:
+        """What was done, in a sentence. Raises Refused, with nothing staged."""
+        raise NotImplementedError
+
+    def decide(self, staged: Staged, writes: Writes, now: float) -> None:
+        try:
+            answer, granted = self.carry_out(staged, writes, now), True
+        except Refused as refused:
+            answer, granted = refused.sentence, False
+        writes.ordered.append((ANSWER, (now, granted, answer, self.request)))
+        data = {"request": self.request, "kind": self.kind, "granted": granted, "answer": answer}
+        writes.note_plain(staged.instance.name, "request.answered", data, now, actor=self.actor, reason=self.reason)
+
+
+class Ordered(Requested):
+    """Evict, supersede, re-admit or re-register."""
+
+    __slots__ = ("launch", "note", "puts", "slot", "told")
 
     def __init__(
         self,
@@ -165,27 +191,14 @@ class Ordered(Operation):
         note: str,
         told: bool,
     ) -> None:
-        super().__init__(instance)
-        self.request = request
-        self.kind = kind
+        super().__init__(instance, request=request, kind=kind, actor=actor, reason=reason)
         self.slot = slot
         self.launch = launch
-        self.actor = actor
-        self.reason = reason
         self.puts = puts
         self.note = note
         self.told = told
 
-    def decide(self, staged: Staged, writes: Writes, now: float) -> None:
-        try:
-            answer, granted = self._carry_out(staged, writes, now), True
-        except Refused as refused:
-            answer, granted = refused.sentence, False
-        writes.ordered.append((ANSWER, (now, granted, answer, self.request)))
-        data = {"request": self.request, "kind": self.kind, "granted": granted, "answer": answer}
-        writes.note_plain(staged.instance.name, "request.answered", data, now, actor=self.actor, reason=self.reason)
-
-    def _carry_out(self, staged: Staged, writes: Writes, now: float) -> str:
+    def carry_out(self, staged: Staged, writes: Writes, now: float) -> str:
         if self.kind == "evict":
             why = f"evicted by {self.actor}" + (f": {self.reason}" if self.reason else "")
             decision = orders.evict(staged.directory, self.slot, why=why, now=now, launch=self.launch)

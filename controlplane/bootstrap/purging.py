@@ -10,8 +10,8 @@ from controlplane.domain.stale import check_purge
 from controlplane.ledger.writes import Writes
 
 from .fleet import Instance
-from .operations import ANSWER
-from .recorder import Operation, Staged
+from .operations import Requested
+from .recorder import Staged
 
 # What knows it by number only, ended launches among them, is archived or swept by the clockwork: by this name.
 KEEP_NAME = """
@@ -25,32 +25,20 @@ DROP_BREAKERS = "DELETE FROM controlplane_breaker WHERE instance = %s"
 DROP = "DELETE FROM controlplane_instance WHERE id = %s"
 
 
-class Purge(Operation):
-    """A request of an operator from the inbox; its answer is stored with an event, as that of any other."""
+class Purge(Requested):
+    """The end of a retired instance, although ranks answer if that is overridden."""
 
-    __slots__ = ("actor", "answering", "override", "reason", "request")
+    __slots__ = ("answering", "override")
 
     def __init__(
         self, instance: Instance, *, request: int, override: bool, answering: int, actor: str, reason: str
     ) -> None:
         """`answering`: how many of its ranks answered just now."""
-        super().__init__(instance)
-        self.request = request
+        super().__init__(instance, request=request, kind="purge", actor=actor, reason=reason)
         self.answering = answering
         self.override = override
-        self.actor = actor
-        self.reason = reason
 
-    def decide(self, staged: Staged, writes: Writes, now: float) -> None:
-        try:
-            answer, granted = self._carry_out(staged, writes, now), True
-        except Refused as refused:
-            answer, granted = refused.sentence, False
-        writes.ordered.append((ANSWER, (now, granted, answer, self.request)))
-        data = {"request": self.request, "kind": "purge", "granted": granted, "answer": answer}
-        writes.note_plain(staged.instance.name, "request.answered", data, now, actor=self.actor, reason=self.reason)
-
-    def _carry_out(self, staged: Staged, writes: Writes, now: float) -> str:
+    def carry_out(self, staged: Staged, writes: Writes, now: float) -> str:
         """Raises Refused while ranks answer, unless that is overridden; then nothing is staged."""
         instance, name = staged.instance, staged.instance.name
         if not instance.retired:
