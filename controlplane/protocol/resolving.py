@@ -70,7 +70,7 @@ def answer(name: str, launch: Launch, intent: str, asked: Question) -> Reply:
         "cursor": "",
         "old": False,
         "ranks": [_rank(rank, found, addresses, mla) for rank in found.ranks],
-        "open": [_finding(one) for one in found.open],
+        "open": [finding_document(one) for one in found.open],
     }
     etag = tag(name, launch.number, launch.token, found.ranks, addresses)
     return Reply(200, msgspec.json.encode(said), PLAIN_JSON, headers=f'etag: "{etag}"\r\n'.encode())
@@ -117,7 +117,8 @@ def _rank(rank: MappedRank, found: Plan, addresses: Mapping[Slot, str], mla: boo
     }
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def finding_document(found: Finding) -> dict[str, Any]:
+    """One field that a prefill and a decode disagree about, as both wires and the API say it."""
     return {
         "field": found.field,
         "effect": found.effect.value,
@@ -133,7 +134,9 @@ def _finding(found: Finding) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if value is UNKNOWN:
         return None
-    return sorted(value) if isinstance(value, frozenset | set | tuple) else value
+    if isinstance(value, frozenset | set | tuple):
+        return sorted(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _key(slot: Slot) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
 
-from controlplane.domain.decodes import UNKNOWN
-from controlplane.domain.disagreement import Effect, Finding
+from controlplane.domain.disagreement import Effect
 from controlplane.domain.resolving import MappedRank
+from controlplane.protocol.resolving import finding_document
 from controlplane.queries.compatibility import PairRow
 from controlplane.queries.resolve import Resolved
 from controlplane.queries.wording import slot_key
@@ -97,19 +96,6 @@ class ResolvedAnswer(Answer):
     open = FindingAnswer(many=True)
 
 
-def finding_document(found: Finding) -> dict[str, Any]:
-    return {
-        "field": found.field,
-        "effect": found.effect.value,
-        "fatal": found.fatal,
-        "prefill": _plain(found.prefill),
-        "decode": _plain(found.decode),
-        "known": found.decode is not UNKNOWN,
-        "sentence": found.sentence,
-        "what_happens": found.what_happens,
-    }
-
-
 def pair_document(row: PairRow) -> dict[str, Any]:
     return {
         "prefill": row.prefill,
@@ -165,11 +151,3 @@ def _rank(rank: MappedRank, found: Resolved) -> dict[str, Any]:
             for group in found.groups
         ],
     }
-
-
-def _plain(value: Any) -> Any:
-    if value is UNKNOWN:
-        return None
-    if isinstance(value, frozenset | set | tuple):
-        return sorted(value)
-    return dict(value) if isinstance(value, Mapping) else value
