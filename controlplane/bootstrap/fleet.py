@@ -36,6 +36,10 @@ class Observed:
 NOT_OBSERVED = Observed()
 
 
+MAX_RESOLVED_BYTES = 4 * 2**20
+"""Of the answers to whole questions that are kept for one instance."""
+
+
 @dataclass(slots=True, eq=False)
 class Instance:
     """One instance's published values. Only the recorder replaces them, after a commit."""
@@ -52,6 +56,9 @@ class Instance:
     # Answers that are the same bytes until the directory changes, and raw requests that were answered with them.
     answers: dict[bytes, Reply] = field(default_factory=dict)
     unlearn: list[Callable[[], None]] = field(default_factory=list)
+    # Likewise, of whole questions that decodes asked, which may be large.
+    resolved: dict[bytes, Reply] = field(default_factory=dict)
+    resolved_bytes: int = 0
     # Workers whose rows are older than this are told to register again with their next heartbeat.
     reregister_before: float = 0.0
     # DP groups that are draining while the rest goes on.
@@ -76,9 +83,18 @@ class Instance:
     def retired(self) -> bool:
         return self.intent == "retired"
 
+    def keep_resolved(self, question: bytes, reply: Reply) -> None:
+        """Until the values change; as many as there is room for, whatever askers think of."""
+        size = len(question) + len(reply.body)
+        if self.resolved_bytes + size <= MAX_RESOLVED_BYTES:
+            self.resolved[question] = reply
+            self.resolved_bytes += size
+
     def forget_answers(self) -> None:
         """Nothing that was prepared for the old values may be sent again."""
         self.answers.clear()
+        self.resolved.clear()
+        self.resolved_bytes = 0
         for forget in self.unlearn:
             forget()
         self.unlearn.clear()

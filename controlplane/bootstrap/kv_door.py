@@ -25,7 +25,6 @@ from .room_recorder import RoomRecorder
 from .tenancy import bare_path
 
 MAX_PREPARED = 10_000
-MAX_PREPARED_QUESTION = 2_000
 WHY_MISSED = {400: "malformed", 404: "unknown", 503: "incomplete"}
 
 Adopt = Callable[[str], Awaitable[Instance]]
@@ -188,7 +187,7 @@ class KvDoor(Door):
         instance = said.instance
         # Intent stands in the answer, and its changes leave prepared answers alone.
         prepared = f"resolve {instance.intent if instance else ''} ".encode() + body
-        if instance is not None and (reply := instance.answers.get(prepared)) is not None:
+        if instance is not None and (reply := instance.resolved.get(prepared)) is not None:
             return resolving.unchanged(reply, request.head.headers.get(b"if-none-match"))
         asked = resolving.read(body)
         if asked.instance is not None and asked.instance != said.name:
@@ -200,8 +199,7 @@ class KvDoor(Door):
         if serving is None:
             raise resolving.not_ready(instance.directory)
         reply = resolving.answer(instance.name, serving, instance.intent, asked)
-        if len(body) <= MAX_PREPARED_QUESTION and len(instance.answers) < MAX_PREPARED:
-            instance.answers[prepared] = reply
+        instance.keep_resolved(prepared, reply)
         return resolving.unchanged(reply, request.head.headers.get(b"if-none-match"))
 
     async def health(self, request: Request) -> Reply:
