@@ -10,7 +10,7 @@ from typing import Any
 from controlplane.access.gates import Gate
 from controlplane.domain.engines import EngineEntry
 from controlplane.domain.errors import Refused
-from controlplane.probes.mooncake import split_session
+from controlplane.probes.mooncake import may_ask
 from controlplane.probes.networks import ProbePolicy
 from controlplane.protocol import engine_info
 from controlplane.protocol.engine_info import Publication, Unreadable
@@ -112,7 +112,7 @@ class EngineDoor(Door):
         self.tally.publications += 1
         # Again: a large body takes a while, and a token may be revoked, or another instance be meant, meanwhile.
         self.check_writer(request)
-        probeable = self.may_probe(publication.session, request.source)
+        probeable = may_ask(self.policy, publication.session, source=request.source)
         said = self.meant(request)
         instance = said.instance if said.instance is not None else await self.adopt(said.name)
         operation = PublishEngine(instance, publication, probeable=probeable)
@@ -120,10 +120,6 @@ class EngineDoor(Door):
         if operation.refused is not None:
             self.tally.refuse(operation.refused.code)
         return operation.reply
-
-    def may_probe(self, session: str, source: str) -> bool:
-        where = split_session(session)
-        return where is not None and self.policy.may_probe(*where, source_ip=source)
 
     async def get_info(self, request: Request) -> Reply:
         alike = self.check_reader(request)

@@ -62,6 +62,8 @@ class Leader:
         self.knobs = knobs
         self.tenure = Tenure(lease, lease_thread)
         self.token = lease.token
+        own = knobs.own_ports | {knobs.kv_port, knobs.engine_port}
+        self.policy = ProbePolicy(allowed=knobs.probe_networks, own_ports=frozenset(own), is_own=is_local_address)
         # Each thread keeps a database connection, so there are few, and each has one job.
         self.reads = ThreadPoolExecutor(2, "reads")
         self.sqlite = sqlite
@@ -75,7 +77,7 @@ class Leader:
         the ports for a moment."""
         self._start(self.tenure.keep(), "tenure")
         try:
-            instances, revision = await self._read(load_instances)
+            instances, revision = await self._read(load_instances, self.policy)
             leases = await self._read(load_leases)
         except BaseException:
             await self._end(None, abrupt=True)
@@ -126,8 +128,7 @@ class Leader:
     def _build(self, fleet: Fleet, revision: int) -> None:
         knobs = self.knobs
         pause = SQLITE_PAUSE if self.sqlite else 0.0
-        own = knobs.own_ports | {knobs.kv_port, knobs.engine_port}
-        policy = ProbePolicy(allowed=knobs.probe_networks, own_ports=frozenset(own), is_own=is_local_address)
+        policy = self.policy
         facts, rooms = FactStore(FACTS), RoomStore(TRAFFIC)
         self.recorder = Recorder(
             facts,
@@ -244,7 +245,7 @@ class Leader:
 
     def _reload(self) -> None:
         """Only after a commit of unknown outcome: what is stored is what holds."""
-        instances, _ = load_instances()
+        instances, _ = load_instances(self.policy)
         for fresh in instances:
             known = self.fleet.by_id.get(fresh.id)
             if known is not None:

@@ -19,6 +19,8 @@ from controlplane.domain.health import CLOSED_COUNTS, Pollers
 from controlplane.domain.launch import Launch, Row
 from controlplane.domain.topology import SharedFacts, Slot, Topology
 from controlplane.ledger.cursor import cursor
+from controlplane.probes import mooncake
+from controlplane.probes.networks import ProbePolicy
 
 from .fleet import Instance, Observed
 
@@ -73,10 +75,11 @@ def rows(sql: str, values: tuple[Any, ...] = (), alias: str = FACTS) -> list[tup
     raise AssertionError("unreachable")
 
 
-def load_instances() -> tuple[list[Instance], int]:
+def load_instances(policy: ProbePolicy) -> tuple[list[Instance], int]:
     """Every instance as it was acknowledged, and the ledger's revision they belong to.
 
     The last verdicts stand, but unproven (`probed_at` is None): what is restored is verified when it answers again.
+    A session that `policy` lets nobody ask is not waited for: who publishes its rank anew takes it at once.
     """
     now = time.time()
     (revision,) = rows(HEAD)[0]
@@ -92,7 +95,7 @@ def load_instances() -> tuple[list[Instance], int]:
         debt = debts[values[0]][1]
         launch = _launch(values, ranks.get((values[0], values[1]), {}), now, held=debt is not None and debt.hold)
         launches[values[0]][values[2]] = launch
-    engines = _engines()
+    engines = _engines(policy)
     for id_, instance in instances.items():
         own = launches.get(id_, {})
         next_launch, debt, fence = debts[id_]
@@ -179,11 +182,12 @@ def _claims(text: str) -> dict[Slot, Row]:
     return {row.slot: row for row in msgspec.json.decode(text, type=list[Row])}
 
 
-def _engines() -> dict[int, EngineTable]:
+def _engines(policy: ProbePolicy) -> dict[int, EngineTable]:
     tables: dict[int, EngineTable] = {}
     for instance, rank, epoch, session, digest, tensors, total, old_style, state, at, greeted, contact in rows(ENGINES):
         entry = EngineEntry(rank, session, digest, tensors, total, at, bool(old_style), epoch, greeted=bool(greeted))
-        entry = replace(entry, answered=contact == Contact.UP)
+        probeable = mooncake.may_ask(policy, session)
+        entry = replace(entry, answered=contact == Contact.UP, probeable=probeable)
         table = tables.get(instance, EngineTable())
         if state == "live":
             tables[instance] = replace(table, live={**table.live, rank: entry})

@@ -13,7 +13,7 @@ import structlog
 
 from controlplane.domain.errors import Refused
 from controlplane.domain.observing import Memory, State, ranks_of, restored, sentence, wants_weights, weighed
-from controlplane.probes.mooncake import split_session
+from controlplane.probes.mooncake import may_ask
 from controlplane.probes.observed import Asker
 from controlplane.protocol.engine_info import Publication, read_publication
 
@@ -176,9 +176,8 @@ class Observer:
             if body is None:
                 return False
             publication = await self._parse(body) if len(body) > LARGE_BODY else read_publication(body)
-        where = split_session(publication.session)
         source = await self._looker.source(url)
-        probeable = where is not None and self._asker.allowed.may_probe(*where, source_ip=source)
+        probeable = may_ask(self._asker.allowed, publication.session, source=source)
         operation = PublishEngine(instance, publication, probeable=probeable, observed=True)
         await self._recorder.submit(operation)
         if operation.reply.status != 200:

@@ -15,6 +15,8 @@ import msgspec
 
 from controlplane.domain.contact import Contact
 
+from .networks import ProbePolicy
+
 TIMEOUT_SECONDS = 2.0
 PROBE = 3
 MOST_BYTES = 4096
@@ -69,6 +71,12 @@ async def _answer(reader: asyncio.StreamReader) -> Contact:
         return Contact.STRANGER
     well = body[0] == PROBE and isinstance(said, dict) and said.get("status") == "success"
     return Contact.UP if well else Contact.STRANGER
+
+
+def may_ask(policy: ProbePolicy, session: str, *, source: str = "") -> bool:
+    """Whether probes may ask a session that was published from the address `source`, if that is known."""
+    where = split_session(session)
+    return where is not None and policy.may_probe(*where, source_ip=source)
 
 
 def split_session(session: str) -> tuple[str, int] | None:

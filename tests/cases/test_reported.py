@@ -77,9 +77,10 @@ def test_HLT_07_a_missed_probe_takes_nobody_out_and_only_a_second_refusal_in_a_r
 def test_HLT_07_what_was_judged_survives_a_restart_neither_dead_nor_alive_by_default(world):
     """Another process reads the tables: it has seen nobody, and says what was seen."""
     from controlplane.bootstrap.loading import load_instances
+    from controlplane.probes.networks import ProbePolicy
 
     def restored() -> dict[str, bool]:
-        instances, _ = load_instances()
+        instances, _ = load_instances(ProbePolicy())
         return {instance.name: instance.directory.current is not None for instance in instances}
 
     assert restored()["prefill-a"] and routable()["prefill-a"]

@@ -23,6 +23,8 @@ from controlplane.domain.launch import Address
 from controlplane.domain.topology import Slot
 from controlplane.ledger.store import FactStore
 from controlplane.ledger.writes import Writes
+from controlplane.probes import mooncake
+from controlplane.probes.networks import ProbePolicy
 from controlplane.protocol.engine_info import Publication
 
 ADD = """
@@ -78,14 +80,9 @@ class Keeper:
         self.do([Observe(self.instance, {}, dict(verdicts))], now)
 
     def publish_engine(self, rank: int, session: str, digest: str, now: float, *, old_style: bool = True) -> None:
-        self.do(
-            [
-                PublishEngine(
-                    self.instance, Publication(rank, old_style, session, digest, 1, 8, 2, b"{}"), probeable=True
-                )
-            ],
-            now,
-        )
+        publication = Publication(rank, old_style, session, digest, 1, 8, 2, b"{}")
+        probeable = mooncake.may_ask(ProbePolicy(), session)
+        self.do([PublishEngine(self.instance, publication, probeable=probeable)], now)
 
     def flushed(self, now: float) -> None:
         self.do([Flushed(self.instance)], now)
@@ -133,7 +130,7 @@ class Keeper:
 
     def stored(self) -> Instance:
         """What a new process would load now."""
-        return next(instance for instance in load_instances()[0] if instance.id == self.id)
+        return next(instance for instance in load_instances(ProbePolicy())[0] if instance.id == self.id)
 
     def restart(self) -> None:
         """Our own restart: what was stored is what holds; pending questions are forgotten."""

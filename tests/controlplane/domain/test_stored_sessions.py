@@ -40,3 +40,18 @@ def test_sessions_are_stored_as_they_are_held(_migrated, steps):
         assert snapshot.take(stored.directory, stored.engines) == held
         assert stored.engines.epochs == keeper.instance.engines.epochs
     keeper.forget()
+
+
+def test_after_a_restart_a_session_that_nobody_may_ask_gives_way_at_once(_migrated):
+    """Found by a storm of kills: the publication after a restart was acknowledged, and not served until the first round."""
+    keeper, elsewhere = Keeper(), ("203.0.113.9:1", "203.0.113.9:2")
+    keeper.publish_engine(0, elsewhere[0], "a", 1000.0)
+    keeper.restart()
+    keeper.publish_engine(0, elsewhere[1], "b", 1001.0)
+    assert keeper.instance.engines.live[0].session == elsewhere[1] and not keeper.instance.engines.conflicts
+    # One that can be asked is asked first.
+    keeper.publish_engine(1, SESSIONS[0], "a", 1002.0)
+    keeper.restart()
+    keeper.publish_engine(1, SESSIONS[1], "b", 1003.0)
+    assert keeper.instance.engines.live[1].session == SESSIONS[0] and keeper.instance.engines.conflicts
+    keeper.forget()
