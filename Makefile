@@ -19,7 +19,7 @@ TESTS ?= tests
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test screens soak bench lint format compat-pythons packages clean
+.PHONY: help run demo demo-chaos test screens soak bench lint format compat-pythons packages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -27,11 +27,19 @@ help: ## Show this list
 run: $(if $(wildcard $(EVERYTHING)),,$(SERVER)) ## Install what the server needs (once), then start everything
 	@exec $(BIN)/python manage.py up --end-with-parent
 
+DEMO = exec $(BIN)/python -m demo --end-with-parent $(if $(PORTS),--ports $(PORTS)) $(if $(DURATION),--seconds $(DURATION))
+
+demo: $(EVERYTHING) ## Install everything (once), then a whole fleet on this machine, to look at (PORTS=first DURATION=seconds)
+	@$(DEMO) $(ARGS)
+
+demo-chaos: $(EVERYTHING) ## The same, and things are broken and mended while the pages say so (DURATION=300 SEED=0)
+	@$(DEMO) --chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 test: $(EVERYTHING) packages ## Install everything (once), then run all tests but soak and bench (TESTS=path ARGS=…)
 	$(PYTEST) $(TESTS) -m "not soak and not bench" -n 2 --dist loadfile $(ARGS)
 
 screens: $(EVERYTHING) packages ## Take the screenshots in docs/screens anew
-	SCREENS=1 $(PYTEST) tests/browser $(ARGS)
+	SCREENS=1 $(PYTEST) tests/browser tests/demo $(ARGS)
 
 soak: $(EVERYTHING) packages ## The long versions of crash, chaos and load tests, without a time limit
 	$(PYTEST) $(TESTS) -m soak --timeout=0 $(ARGS)

@@ -143,3 +143,12 @@ class RoomLookupAdmin(Record):
 
     def title(self, row: Any) -> str:
         return f"room {row.room}, asked for by {row.asked_by}"
+
+
+class ReportBatchAdmin(Record):
+    window = JOURNAL_ROWS
+    list_display = ("id", "source", "run", "number", "kept", "left_out", when("received_at", "received"))
+    ordering = ("-id",)
+
+    def title(self, row: Any) -> str:
+        return f"batch {row.number} of {row.source}"

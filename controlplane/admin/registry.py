@@ -29,6 +29,7 @@ RECORDS: Mapping[type[Model], type[Record]] = {
     models.RoomReuse: engines.RoomReuseAdmin,
     models.RoomReport: engines.RoomReportAdmin,
     models.RoomLookup: engines.RoomLookupAdmin,
+    models.ReportBatch: engines.ReportBatchAdmin,
     models.Sample: history.SampleAdmin,
     models.Gateway: gateways.GatewayAdmin,
     models.Breaker: gateways.BreakerAdmin,

@@ -11,23 +11,23 @@ from controlplane.domain.errors import Refused
 from controlplane.floodgate import FloodGate
 from controlplane.ledger.writes import Writes
 
-from .fleet import Instance
+from .fleet import Ambiguous, Instance
 from .recorder import Operation, Recorder, Staged
 
 log = structlog.get_logger()
 
 
 class Note(Operation):
-    """An event of the process itself about an instance. No fact changes."""
+    """An event of the process itself about an instance, or (`nobody`) about none that is known. No fact changes."""
 
-    __slots__ = ("data", "kind")
+    __slots__ = ("data", "kind", "name")
 
-    def __init__(self, instance: Instance, kind: str, data: Mapping[str, object]) -> None:
+    def __init__(self, instance: Instance, kind: str, data: Mapping[str, object], *, nobody: bool = False) -> None:
         super().__init__(instance)
-        self.kind, self.data = kind, data
+        self.kind, self.data, self.name = kind, data, "" if nobody else instance.name
 
     def decide(self, staged: Staged, writes: Writes, now: float) -> None:
-        writes.note_plain(self.instance.name, self.kind, dict(self.data), now)
+        writes.note_plain(self.name, self.kind, dict(self.data), now)
 
 
 class Complaints:
@@ -43,6 +43,9 @@ class Complaints:
         if not heard.admitted:
             return
         log.warning("refused", what=what, source=source, instance=name, why=refused.sentence, unheard=heard.suppressed)
+        data = {"what": what, "source": source, "sentence": refused.sentence[:500]}
         if instance is not None:
-            data = {"what": what, "source": source, "sentence": refused.sentence[:500]}
             self._recorder.submit(Note(instance, "registration.refused", data))
+        elif isinstance(refused, Ambiguous):
+            # Whom it means is what nobody knows: each of those that share the listener may look for it.
+            self._recorder.submit(Note(refused.one, "registration.refused", data, nobody=True))

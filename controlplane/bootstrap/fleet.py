@@ -36,6 +36,14 @@ class Observed:
 NOT_OBSERVED = Observed()
 
 
+class Ambiguous(Refused):
+    """Several instances share a listener, and a request names none of them; `one` is among those that it could mean."""
+
+    def __init__(self, sentence: str, one: Instance) -> None:
+        super().__init__(sentence, code="unavailable")
+        self.one = one
+
+
 MAX_RESOLVED_BYTES = 4 * 2**20
 """Of the answers to whole questions that are kept for one instance."""
 
@@ -194,9 +202,9 @@ class Fleet:
         instance's page size kills the decode that asked."""
         if len(self._shared) > 1:
             names = ", ".join(i.name for i in self._shared[:3]) + (", …" if len(self._shared) > 3 else "")
-            raise Refused(
+            raise Ambiguous(
                 f"{len(self._shared)} instances share this listener ({names}): name one, by /i/NAME/, by"
                 " X-PD-Instance, by a port of its own or as bootstrap_host NAME:x@host",
-                code="unavailable",
+                self._shared[0],
             )
         return self._shared[0] if self._shared else None

@@ -17,7 +17,7 @@ from controlplane.probes.sweep import Prober, Target
 
 from .fleet import Fleet, Instance, Observed
 from .loading import rows
-from .operations import Ordered
+from .operations import Ordered, Requested
 from .purging import Purge
 from .recorder import Recorder
 
@@ -71,6 +71,8 @@ class Inbox:
         self._revision = revision
         self._thread = ThreadPoolExecutor(1, "inbox")
         self._working: set[int] = set()
+        # Answered since the requests were last read: that reading may still show them as open.
+        self._answered: set[int] = set()
         self._polls: set[asyncio.Task[None]] = set()
         self.wake = asyncio.Event()
 
@@ -157,8 +159,9 @@ class Inbox:
         return frozenset(group for (group,) in await self._read(DRAINING, (id_,)))
 
     async def _take_requests(self) -> None:
+        self._answered.clear()
         for id_, kind, name, slot, launch, override, actor, reason, made_at in await self._read(PENDING):
-            if id_ in self._working:
+            if id_ in self._working or id_ in self._answered:
                 continue
             self._working.add(id_)
             try:
@@ -188,7 +191,7 @@ class Inbox:
             said_last = {target: known[target] if now is Contact.UNPROBED else now for target, now in heard.items()}
             alive = sum(contact is Contact.UP for contact in said_last.values())
             said: dict[str, Any] = {"request": id_, "override": override, "actor": actor, "reason": reason}
-            await self._recorder.submit(Purge(instance, answering=alive, **said))
+            await self._submit(Purge(instance, answering=alive, **said))
         finally:
             self._working.discard(id_)
 
@@ -226,7 +229,11 @@ class Inbox:
         if kind in ("readmit", "reregister") and not told:
             puts, note = await self._who_answers(instance, where)
         asked_for: dict[str, Any] = {"request": id_, "kind": kind, "slot": where, "actor": actor, "reason": reason}
-        await self._recorder.submit(Ordered(instance, **asked_for, launch=launch, puts=puts, note=note, told=told))
+        await self._submit(Ordered(instance, **asked_for, launch=launch, puts=puts, note=note, told=told))
+
+    async def _submit(self, requested: Requested) -> None:
+        await self._recorder.submit(requested)
+        self._answered.add(requested.request)
 
     async def _grant_observed(
         self, instance: Instance, id_: int, kind: str, slot: Slot | None, actor: str, reason: str
@@ -241,7 +248,7 @@ class Inbox:
                 read, said = False, f"{instance.name} could not be read at its own servers; try again"
             note = f"{instance.name} was read anew at its own servers: {said}" if read else said
             asked_for: dict[str, Any] = {"request": id_, "kind": kind, "slot": slot, "actor": actor, "reason": reason}
-            await self._recorder.submit(Ordered(instance, **asked_for, puts=[], note=note, told=read))
+            await self._submit(Ordered(instance, **asked_for, puts=[], note=note, told=read))
         finally:
             self._working.discard(id_)
 

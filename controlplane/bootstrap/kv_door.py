@@ -174,8 +174,8 @@ class KvDoor(Door):
             return kv.found_rooms({})
         table, now = self.fleet.rooms.tables.get(said.instance.id), time.time()
         found = table.find_many(rooms, int(now * 1000)) if table is not None else {}
-        self.tally.asked_for_rooms(said.instance.id, rooms, found.keys(), now)
-        self.lookups.asked(said.instance.id, request.source, rooms, found, now)
+        waits = self.lookups.asked(said.instance.id, request.source, rooms, found, now)
+        self.tally.asked_for_rooms(len(rooms), len(found), waits)
         return kv.found_rooms(found)
 
     async def resolve(self, request: Request) -> Reply:

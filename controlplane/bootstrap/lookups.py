@@ -1,4 +1,5 @@
-"""Keeps who asked first for a room, and when it was told: evidence of its way. Bounded, and stored every two seconds."""
+"""Follows who asked first for a room until it is told: for how long rooms are waited for, and evidence of their way, stored
+every two seconds. Bounded."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ EVERY_SECONDS = 2.0
 AT_ONCE = 500
 """So many rooms that were answered at once are kept between two times; the wire is not slowed for more of them."""
 
-MOST_WAITING = 10_000
+MOST_WAITING = 50_000
+"""Rooms that are followed at once: a few megabytes."""
+
+MOST_ROWS = 10_000
+"""So many are stored at a time; the wire is not slowed for more of them."""
+
 UNANSWERED_SECONDS = 5.0
 """Whoever waits for longer is told of while it still waits."""
 
@@ -32,7 +38,7 @@ Key = tuple[int, int]
 class Lookups:
     """Rooms that had to be waited for come first; of those that were there, the share whose reports are kept."""
 
-    __slots__ = ("_answered", "_every", "_quick", "_recorder", "_share", "_told_of", "_waiting", "left_out")
+    __slots__ = ("_answered", "_every", "_quick", "_recorder", "_share", "_told_of", "_waiting", "given_up", "left_out")
 
     def __init__(self, recorder: RoomRecorder, *, share: float, every: float = EVERY_SECONDS) -> None:
         self._recorder, self._share, self._every = recorder, share, every
@@ -42,13 +48,23 @@ class Lookups:
         self._answered: dict[tuple[int, int, str], tuple[float, float]] = {}
         self._quick = 0
         self.left_out = 0
+        """Look-ups of which nothing is stored."""
 
-    def asked(self, instance: int, source: str, rooms: Sequence[int], found: Container[int], now: float) -> None:
-        """One request of one host for some rooms of an instance."""
+        self.given_up = 0
+        """Waits that ended without an answer, and those beyond what is followed at once."""
+
+    @property
+    def waiting(self) -> int:
+        """Rooms that were asked for, and not told yet."""
+        return len(self._waiting) + len(self._told_of)
+
+    def asked(self, instance: int, source: str, rooms: Sequence[int], found: Container[int], now: float) -> list[float]:
+        """One request of one host for some rooms of an instance. For how long those that are told now were waited for."""
         waiting, told_of = self._waiting, self._told_of
+        waits: list[float] = []
         if self._quick >= AT_ONCE and not waiting and not told_of and all(room in found for room in rooms):
             self.left_out += len(rooms)
-            return
+            return waits
         for room in rooms:
             key = (instance, room)
             if room not in found:
@@ -58,15 +74,21 @@ class Lookups:
                     waiting[key] = (now, source)
                 else:
                     self.left_out += 1
+                    self.given_up += 1
                 continue
             first = waiting.pop(key, None) or told_of.pop(key, None)
             if first is not None:
-                self._answered.setdefault((*key, first[1]), (first[0], now))
+                waits.append(max(0.0, now - first[0]))
+                if len(self._answered) < MOST_ROWS:
+                    self._answered.setdefault((*key, first[1]), (first[0], now))
+                else:
+                    self.left_out += 1
             elif self._quick < AT_ONCE and is_sampled(room, self._share):
                 self._quick += 1
                 self._answered.setdefault((*key, source), (now, now))
             else:
                 self.left_out += 1
+        return waits
 
     def rows(self, now: float) -> list[tuple[int, int, float, str, float | None]]:
         """What is to be stored since the last time: answers, and whoever has waited for long."""
@@ -76,7 +98,7 @@ class Lookups:
         self._answered.clear()
         self._quick = 0
         for key, (at, source) in list(self._waiting.items()):
-            if now - at < UNANSWERED_SECONDS:
+            if now - at < UNANSWERED_SECONDS or len(rows) >= MOST_ROWS:
                 break
             self._told_of[key] = self._waiting.pop(key)
             rows.append((*key, at, source, None))
@@ -84,6 +106,7 @@ class Lookups:
             if now - at < PATIENCE_SECONDS:
                 break
             del self._told_of[key]
+            self.given_up += 1
         return rows
 
     async def run(self) -> None:

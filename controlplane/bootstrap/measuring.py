@@ -15,6 +15,7 @@ from controlplane.protocol.replies import STATUS_OF_CODE
 
 from .commits import Commits
 from .fleet import Instance
+from .lookups import Lookups
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def measure(leader: Leader) -> Iterator[Sample]:
     yield Sample(names.CONNECTION_LIMIT, listeners.limit)
     yield Sample(names.CONNECTIONS_CLOSED, listeners.closed_for_room)
     yield from _rooms(leader)
-    yield from _waits(leader.kv_door.tally)
+    yield from _waits(leader.kv_door.tally, leader.lookups)
     yield from _commits("facts", leader.recorder.commits)
     yield from _commits("rooms", leader.rooms.commits)
     yield from _probes(leader)
@@ -75,11 +76,14 @@ def _rooms(leader: Leader) -> Iterator[Sample]:
     yield Sample(names.ROOMS_ANSWERED, tally.rooms_answered)
 
 
-def _waits(tally: Tally) -> Iterator[Sample]:
-    for phase, waits in (("topology", tally.hosts), ("room", tally.rooms)):
+def _waits(tally: Tally, lookups: Lookups) -> Iterator[Sample]:
+    for phase, waiting, given_up in (
+        ("topology", tally.hosts.count, tally.hosts.given_up),
+        ("room", lookups.waiting, lookups.given_up),
+    ):
         yield Sample(names.WAIT_SECONDS, copied(tally.took[phase]), (phase,))
-        yield Sample(names.WAITING, waits.count, (phase,))
-        yield Sample(names.WAITS_ENDED, waits.given_up, (phase,))
+        yield Sample(names.WAITING, waiting, (phase,))
+        yield Sample(names.WAITS_ENDED, given_up, (phase,))
 
 
 def _commits(recorder: str, commits: Commits) -> Iterator[Sample]:

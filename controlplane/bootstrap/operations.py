@@ -22,7 +22,9 @@ from controlplane.protocol.replies import OK
 from .fleet import Instance
 from .recorder import Operation, Staged
 
-ANSWER = "UPDATE controlplane_request SET answered_at = %s, granted = %s, answer = %s WHERE id = %s"
+# The first answer stands, whoever asks again.
+ANSWER = """
+UPDATE controlplane_request SET answered_at = %s, granted = %s, answer = %s WHERE id = %s AND answered_at IS NULL"""
 
 
 class Register(Operation):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Set
+from collections.abc import Iterable
 
 from controlplane.domain.waits import Waits
 from controlplane.metrics.meters import Histogram
@@ -10,8 +10,7 @@ from controlplane.metrics.of_bootstrap import WAIT_BOUNDS
 
 PATIENCE_SECONDS = 600.0
 MOST_HOSTS = 10_000
-MOST_ROOMS = 50_000
-"""How many waiting hosts and rooms are followed at once: a few megabytes."""
+"""How many waiting hosts are followed at once. Rooms are followed by `Lookups`."""
 
 
 class Tally:
@@ -27,7 +26,6 @@ class Tally:
         "refusals",
         "refused",
         "registrations",
-        "rooms",
         "rooms_answered",
         "rooms_asked",
         "took",
@@ -57,9 +55,6 @@ class Tally:
         self.hosts = Waits(limit=MOST_HOSTS, patience=PATIENCE_SECONDS)
         """Hosts that asked for the topology of an instance (by name) which is not complete."""
 
-        self.rooms = Waits(limit=MOST_ROOMS, patience=PATIENCE_SECONDS)
-        """Rooms of an instance (by id) that were asked for before they were bound."""
-
         self.took = {"topology": Histogram(WAIT_BOUNDS), "room": Histogram(WAIT_BOUNDS)}
 
     def refuse(self, code: str) -> None:
@@ -72,18 +67,14 @@ class Tally:
     def let_go(self, now: float) -> None:
         """Of those who have waited for too long."""
         self.hosts.give_up(now)
-        self.rooms.give_up(now)
 
     def topology_answered(self, instance: str, host: str, now: float) -> None:
         for seconds in self.hosts.answered(instance, {host}, now, together=True):
             self.took["topology"].observe(seconds)
 
-    def asked_for_rooms(self, instance: int, rooms: list[int], found: Set[Hashable], now: float) -> None:
-        """Rooms that were looked up in one request, and which of them are bound."""
-        self.rooms_asked += len(rooms)
-        self.rooms_answered += len(found)
-        if instance in self.rooms:
-            for seconds in self.rooms.answered(instance, found, now):
-                self.took["room"].observe(seconds)
-        if len(found) < len(rooms):
-            self.rooms.missed(instance, (room for room in rooms if room not in found), now)
+    def asked_for_rooms(self, asked: int, answered: int, waits: Iterable[float]) -> None:
+        """One request for so many rooms, how many of them are bound, and for how long those had been waited for."""
+        self.rooms_asked += asked
+        self.rooms_answered += answered
+        for seconds in waits:
+            self.took["room"].observe(seconds)

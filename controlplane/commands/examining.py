@@ -258,6 +258,8 @@ def _says(memory: Memory) -> tuple[object, ...]:
         counts.served,
         counts.identity,
         dict(counts.said),
+        counts.held,
+        counts.holder,
         counts.withheld_since is None,
         counts.error if counts.fails else "",
     )

@@ -120,14 +120,16 @@ def write(router: Router, known: Sequence[Member], seen: Seen) -> int:
             events.insert(0, NewEvent("router.restarted", "", {"router": row.name}))
             row.restarts += 1
         _stay(row, known, seen, at)
+        _sick(row, seen)
         if seen.breakers is not None:
             events += _breakers(row, seen, at)
+            row.breakers_at = max(seen.at, row.breakers_at or 0.0)
         _explain(row, known, seen)
         row.problem = _problem(row, seen)
         row.state = Router.State.IN_STEP if seen.in_step(known) else Router.State.CHANGING
         # A slow round must not make newer knowledge look old.
         row.checked_at = max(seen.at, row.checked_at or 0.0)
-        row.save(using=FACTS, update_fields=["state", "problem", "checked_at", "restarts"])
+        row.save(using=FACTS, update_fields=["state", "problem", "checked_at", "breakers_at", "restarts"])
         RouterMember.objects.using(FACTS).filter(router_id=row.pk, wanted=False, present=False).delete()
         return count, events
 
@@ -170,6 +172,16 @@ def _stay(row: Router, known: Sequence[Member], seen: Seen, at: float) -> None:
             there, why = removal.held, f"the router keeps it, although {removal.why}"
             now = {"present": True, "worker_id": there.id, "worker_url": there.worker.url, "changed_at": at}
             _change(row, member, **now, sentence=why)
+
+
+def _sick(row: Router, seen: Seen) -> None:
+    """What the router thinks of the health of those that it holds as it shall."""
+    own = RouterMember.objects.using(FACTS).filter(router_id=row.pk)
+    for healthy in {held.healthy for _, held in seen.steps.kept}:
+        names = [name for name, held in seen.steps.kept if held.healthy is healthy]
+        before = own.filter(instance__in=names)
+        before = before.filter(healthy__isnull=False) if healthy is None else before.exclude(healthy=healthy)
+        before.update(healthy=healthy)
 
 
 def _change(row: Router, member: Member, **values: Any) -> bool:

@@ -194,9 +194,27 @@ def of_pairs(misfits: Iterable[Misfit]) -> Iterator[Concern]:
         )
 
 
+def _nameless(one: Refusal, source: str) -> Concern:
+    return Concern(
+        harm=Harm.TOLD,
+        state="refused",
+        name="shared listener",
+        at=Place("events", ""),
+        what="was asked without a name",
+        why=sentence(f"{one.what}{source}: {one.sentence}"),
+        next="Let workers and decodes name their instance, or give each a port of its own",
+        step="Show events",
+        to=Place("refusals", ""),
+        since=one.at,
+    )
+
+
 def of_refusals(refusals: Iterable[Refusal]) -> Iterator[Concern]:
     for one in refusals:
         source = f" from {one.source}" if one.source else ""
+        if not one.instance:
+            yield _nameless(one, source)
+            continue
         many = "a registration" if one.count == 1 else f"{one.count:,} different registrations"
         yield Concern(
             harm=Harm.TOLD,

@@ -76,7 +76,8 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A worker's word about one rung, at `at` by our clock; `instance` is the prefill. `took`: seconds since its rung before."""
+    """A worker's word about one rung, at `at` by our clock; `instance` is the prefill. `took`: seconds since its rung before.
+    `stale`: who had the address that it failed at, and where that rank is now; empty when nobody left it."""
 
     rung: str
     result: str
@@ -85,6 +86,7 @@ class Said:
     at: float
     detail: str = ""
     took: float | None = None
+    stale: str = ""
 
     @property
     def passed(self) -> bool:
@@ -148,6 +150,17 @@ WOULD_SHOW = {
     "consumed": "that the decode took the KV pages and let them go",
 }
 RUNGS = tuple(WOULD_SHOW)
+
+
+def after_rung(took: float | None) -> str:
+    """How long after the rung before; nothing where the worker does not say.
+
+    >>> after_rung(0.000393), after_rung(0.0544), after_rung(3.2), after_rung(None)
+    (', 0.39 ms after the rung before', ', 54 ms after the rung before', ', 3.2 s after the rung before', '')
+    """
+    if took is None:
+        return ""
+    return f", {took * 1000:.2g} ms after the rung before" if took < 0.1 else f", {took:.3g} s after the rung before"
 
 
 def clock(at: float) -> str:

@@ -73,6 +73,7 @@ class Heard:
     """One probe. `took` in seconds; `said` and `identity` where it was asked who it is (None: not asked, or no answer).
 
     `computes`: its own load is fresh, so its scheduler runs, whatever /health says; None where that was not asked.
+    `holder`: who holds the bootstrap port of a prefill, at the address `held` (probes.bootstrap_port); empty: not asked.
     `error` ends a sentence that begins with the address. `asked_since`: from then on it was asked again and again; what was
     not heard before, because we were away ourselves, is not held against it.
     """
@@ -86,6 +87,8 @@ class Heard:
     identity: str | None = None
     said: Mapping[str, Any] | None = None
     load: Mapping[str, int] | None = None
+    held: str = ""
+    holder: str = ""
     asked_since: float = 0.0
 
 
@@ -127,6 +130,9 @@ class Memory:
     load: Mapping[str, int] = field(default_factory=dict)
     load_at: float | None = None
     withheld_since: float | None = None
+    held: str = ""
+    holder: str = ""
+    held_at: float | None = None
 
     @property
     def verdict(self) -> tuple[State, Why | None]:
@@ -176,6 +182,8 @@ def _noted(memory: Memory, heard: Heard, now: float) -> Memory:
         noted = replace(noted, error=heard.error, error_at=now)
     if heard.load is not None:
         noted = replace(noted, load=heard.load, load_at=now)
+    if heard.holder:
+        noted = replace(noted, held=heard.held, holder=heard.holder, held_at=now)
     if heard.said is not None:
         another = heard.identity != memory.identity and memory.identity != ""
         noted = replace(noted, identity=heard.identity or "", said=heard.said, identified_at=now)

@@ -22,6 +22,7 @@ from .claims import (
     Rung,
     Said,
     Standing,
+    after_rung,
 )
 from .room_end import conclude
 from .room_troubles import modulo
@@ -123,7 +124,7 @@ def _standing(
 def _reported(name: str, last: Sequence[Said]) -> Iterator[Claim]:
     own = [one for one in last if one.rung == name]
     for one in sorted(own, key=lambda one: (one.passed, one.at))[:MOST_CLAIMS]:
-        took = f", {one.took:.3g} s after the rung before" if one.took is not None else ""
+        took = after_rung(one.took)
         if one.passed:
             means = f"{MEANS[name].format(instance=one.instance)}{took}{f': {one.detail}' if one.detail else ''}"
         else:

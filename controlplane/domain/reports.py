@@ -14,11 +14,13 @@ from .errors import Refused
 MAX_ITEMS = 2000
 MAX_AGE_SECONDS = 86_400.0
 MAX_NUMBER = 2**31 - 1
+MAX_BATCH = 2**53
 MAX_ROOM = 2**63 - 1
 MAX_DETAIL = 200
 WHOLE_INSTANCE = -1
 STATES = ("closed", "open", "half_open")
 OUTCOME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
+RUN = re.compile(r"[A-Za-z0-9_-]{8,32}")
 
 Item = Mapping[str, Any]
 Read = TypeVar("Read")
@@ -69,6 +71,27 @@ class EvidenceReport:
     detail: str
     launch_token: str
     took: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Which of a run's batches it is: `run` is made up anew by each run of a process, `number` only grows. One that comes
+    again, or late, is not counted twice."""
+
+    run: str
+    number: int
+
+
+def read_batch(said: Mapping[str, Any] | None) -> Batch | None:
+    """Raises Refused. None: whoever sends it does not number, so that nothing is known of it."""
+    if said is None:
+        return None
+    run, number = said.get("run"), said.get("number")
+    if not isinstance(run, str) or not RUN.fullmatch(run):
+        raise Refused("batch.run must be 8 to 32 letters, digits, hyphens and underscores", code="malformed")
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MAX_BATCH:
+        raise Refused(f"batch.number must be a whole number from 1 to {MAX_BATCH}", code="malformed")
+    return Batch(run, number)
 
 
 def read_breakers(items: Sequence[Item]) -> list[BreakerReport]:

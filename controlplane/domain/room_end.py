@@ -10,6 +10,8 @@ from .room_troubles import worst
 PATIENCE_SECONDS = 5.0
 """So long after a rung the next one may simply be on its way."""
 
+ECHOES, ECHO_SECONDS = ("failed", "aborted", "prefill_failed"), 2.0
+
 WANTED = {
     "registered": "binding",
     "resolved": "look-up",
@@ -24,6 +26,10 @@ FAILED_NEXT = {
     "verified": "Nothing was consumed. Send the request again with a new room; if it comes back, look at the prefill.",
     "consumed": "The KV had arrived and was verified: look at the decode.",
 }
+LEARN_AGAIN = (
+    "The decode goes by what it learned before: it drops that once it polls /health of that prefill and is told twice;"
+    " one that does not poll must be started again."
+)
 STOPS_NEXT = {
     "resolved": "Look whether a decode has this request, and which prefill it asks; workers report with the SDK.",
     "connected": "Look whether the decode can reach the ranks' ports, and waits for memory.",
@@ -60,6 +66,13 @@ def conclude(
     return _told_by_nobody(held, living, followers)
 
 
+def _cause(failures: Sequence[Said]) -> Said:
+    """The first of them by time. Reports of two workers are ordered to within the time that a report takes only, so one that says
+    no more than that the other side gave up is not put before the one that says why."""
+    first = failures[0]
+    return next((one for one in failures if one.result not in ECHOES and one.at - first.at <= ECHO_SECONDS), first)
+
+
 def _failed(
     room: int,
     rung: str,
@@ -69,12 +82,12 @@ def _failed(
     said: Sequence[Said],
 ) -> Conclusion:
     """The first failure by time is the cause of those that come after it; facts that explain it are said with it."""
-    first = next(one for one in said if one.rung == rung and not one.passed)
+    first = _cause([one for one in said if one.rung == rung and not one.passed])
     why = first.detail.rstrip(".") or "it did not say why"
     sentence = (
         f"{first.who} reports {first.result.replace('_', ' ')} at {clock(first.at)}, with {first.instance}: {why}."
     )
-    trouble = worst(room, living)
+    trouble = (first.stale, LEARN_AGAIN) if first.stale else worst(room, living)
     if trouble is None:
         doubts = [doubt for one in held if one.instance == first.instance for doubt in one.doubts]
         doubts += [doubt for one in followers if one.instance == first.instance for doubt in one.doubts]

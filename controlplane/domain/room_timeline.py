@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .claims import Asked, Held, Knowledge, Said
+from .claims import Asked, Held, Knowledge, Said, after_rung
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _rung(name: str, said: Sequence[Said]) -> Moment:
     if not own:
         return _unseen(name)
     first = min(own, key=lambda one: one.at)
-    after = f", {first.took:.3g} s after the rung before" if first.took is not None else ""
+    after = after_rung(first.took)
     return Moment(name, Knowledge.REPORTED, first.at, first.who, f"with {first.instance}{after}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .claims import Held
 
@@ -77,12 +77,29 @@ def _doubted(room: int, living: Sequence[Held]) -> Iterator[Trouble]:
             )
 
 
-TROUBLES: tuple[Callable[[int, Sequence[Held]], Iterator[Trouble]], ...] = (
-    _no_such_group,
-    _claimed_twice,
-    _in_several,
-    _against_modulo,
-    _unanswered,
-    _doubted,
-)
+def about_holders(room: int, living: Sequence[Held]) -> Iterator[tuple[str, Trouble]]:
+    """What makes it unclear who holds it, with a word for each."""
+    return _named(HOLDERS, room, living)
+
+
+def about_ranks(room: int, living: Sequence[Held]) -> Iterator[tuple[str, Trouble]]:
+    """Why whoever holds it does not answer, with a word for each."""
+    return _named(RANKS, room, living)
+
+
+Look = Callable[[int, Sequence[Held]], Iterator[Trouble]]
+
+
+def _named(looks: Mapping[str, Look], room: int, living: Sequence[Held]) -> Iterator[tuple[str, Trouble]]:
+    return ((code, trouble) for code, look in looks.items() for trouble in look(room, living))
+
+
+HOLDERS: Mapping[str, Look] = {
+    "no_such_group": _no_such_group,
+    "claimed_twice": _claimed_twice,
+    "in_several": _in_several,
+    "against_modulo": _against_modulo,
+}
+RANKS: Mapping[str, Look] = {"unanswered": _unanswered, "doubted": _doubted}
+TROUBLES: tuple[Look, ...] = (*HOLDERS.values(), *RANKS.values())
 """The worst first."""

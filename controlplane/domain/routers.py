@@ -28,10 +28,12 @@ class NotNow:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A worker in the router's own list, under the id that the router gave it."""
+    """A worker in the router's own list, under the id that the router gave it. `healthy`: what the router thinks of it,
+    None where it does not say."""
 
     id: str
     worker: Worker
+    healthy: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

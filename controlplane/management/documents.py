@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
+from controlplane.domain.questions import Answer, Inquiry
 from controlplane.domain.routable import Verdict
 from controlplane.queries.engine_health import EngineRow
 from controlplane.queries.events import EventRow, sentence
+from controlplane.queries.evidence import RoomEvidence
 from controlplane.queries.rooms import RoomRow
 from controlplane.queries.rows import FleetRow, InstanceRow, LaunchRow, ObservationRow, RankRow
 from controlplane.queries.standing import BreakerRow, GroupRow, OpenDrainRow
@@ -147,6 +151,26 @@ def breaker_document(breaker: BreakerRow) -> dict[str, Any]:
         "reported_at": moment(breaker.reported_at),
         "reason": breaker.reason,
     }
+
+
+def inquiry_document(found: Inquiry) -> dict[str, Any]:
+    """The questions in order, and what their answers come to."""
+    return {"conclusion": asdict(found.outcome), "answers": _answers(found.answers)}
+
+
+def room_way_document(found: RoomEvidence) -> dict[str, Any]:
+    """How far the way of a room is proven, and where it stopped."""
+    return {
+        "room": str(found.room),
+        "live": found.live,
+        "proven": found.ladder.proven,
+        "conclusion": asdict(found.ladder.conclusion),
+        "answers": _answers(found.answers),
+    }
+
+
+def _answers(answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    return [{**asdict(answer), "verdict": answer.verdict.value, "at": moment(answer.at)} for answer in answers]
 
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:

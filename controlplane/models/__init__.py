@@ -4,7 +4,7 @@ from .access import Attempt, IdempotentRequest, MachineToken, SignInLink
 from .alarms import Alarm, AlarmDesk, AlarmNotice
 from .archive import ArchivedLaunch, PurgedInstance, StoredPart, StoredState, Trimmed
 from .engine import EngineBody, EngineInfo
-from .evidence import RoomLookup, RoomReport
+from .evidence import ReportBatch, RoomLookup, RoomReport
 from .gateways import Breaker, Gateway, OpenRooms, OutcomeCount, Router, RouterMember
 from .health import EngineHealth, Suspicion
 from .intent import ALL_GROUPS, Drain, GroupIntent
@@ -41,6 +41,7 @@ __all__ = [
     "OutcomeCount",
     "PurgedInstance",
     "Rank",
+    "ReportBatch",
     "Request",
     "RoomBinding",
     "RoomCollision",

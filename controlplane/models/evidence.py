@@ -42,3 +42,23 @@ class RoomLookup(models.Model):
     class Meta:
         verbose_name = "look-up of a room"
         verbose_name_plural = "look-ups of rooms"
+
+
+class ReportBatch(models.Model):
+    """The last batch that one run of a worker process told, so that one whose answer was lost is not counted twice. Written
+    with its reports by the API, trimmed by Celery."""
+
+    traffic = True
+
+    # Made up by each run of the process anew: its batches are numbered from one again.
+    run = models.CharField(max_length=32)
+    source = models.CharField(max_length=128)
+    number = models.BigIntegerField()
+    kept = models.IntegerField()
+    left_out = models.IntegerField()
+    received_at = models.FloatField()
+
+    class Meta:
+        verbose_name = "last batch of reports"
+        verbose_name_plural = "last batches of reports"
+        constraints = [models.UniqueConstraint(fields=["run", "source"], name="one_batch_a_run")]

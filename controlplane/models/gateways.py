@@ -90,7 +90,7 @@ class OutcomeCount(models.Model):
 
 class Router(models.Model):
     """A real sglang-router that is kept in step with a set of instances. Named by operators; `state`, `problem`,
-    `checked_at` and `restarts` are written by the reconciler alone."""
+    `checked_at`, `breakers_at` and `restarts` are written by the reconciler alone."""
 
     class State(models.TextChoices):
         UNKNOWN = "unknown"
@@ -109,6 +109,8 @@ class Router(models.Model):
     state = models.CharField(max_length=10, choices=State.choices, default=State.UNKNOWN)
     problem = models.TextField(default="")
     checked_at = models.FloatField(null=True)
+    # When its breakers were last read from its metrics: that none is open is known since then only.
+    breakers_at = models.FloatField(null=True)
     restarts = models.PositiveIntegerField(default=0)
 
 
@@ -124,6 +126,8 @@ class RouterMember(models.Model):
     worker_url = models.CharField(max_length=500, default="")
     sentence = models.TextField(default="")
     changed_at = models.FloatField(null=True)
+    # What the router itself thinks of its health, when it was last asked; null where it does not say.
+    healthy = models.BooleanField(null=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["router_id", "instance"], name="member_of_router")]

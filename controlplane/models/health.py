@@ -37,6 +37,10 @@ class EngineHealth(models.Model):
     load_at = models.FloatField(null=True)
     # It fails, and that is not held against it: most engines failed together.
     withheld_since = models.FloatField(null=True)
+    # Of a prefill: who answered at the address that decodes are sent to for its bootstrap (probes.bootstrap_port).
+    held = models.CharField(max_length=300, default="", db_default="", blank=True)
+    holder = models.CharField(max_length=20, default="", db_default="", blank=True)
+    held_at = models.FloatField(null=True)
 
     class Meta:
         verbose_name_plural = "engine health"

@@ -18,6 +18,7 @@ from controlplane.domain.engine_health import Answer, Heard, Memory, Why, contra
 from controlplane.domain.errors import Refused
 from controlplane.protocol import observed
 
+from .bootstrap_port import holder
 from .loads import Load, read_loads
 from .networks import ProbePolicy
 from .outgoing import REFUSED, Fetched, Unreachable, fetch
@@ -196,6 +197,10 @@ async def _identified(heard: Heard, patient: Patient, headers: Mapping[str, str]
     except Refused:
         return _strange(heard, "it does not say what it is, as engines do")
     known = replace(heard, identity=identity, said=said)
+    port = observed.read_bootstrap_port(told.body) if patient.role == "prefill" else None
+    if port is not None:
+        where, who = await holder(patient.url, port, allowed=allowed)
+        known = replace(known, held=where, holder=who)
     mode = said.get("mode")
     if patient.role in ("prefill", "decode") and mode is not None and mode != patient.role:
         error = f"it says that it is {OTHERS[mode]}, and a {patient.role} is meant"

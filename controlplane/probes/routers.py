@@ -114,7 +114,8 @@ def read_breakers(metrics: str) -> Iterator[tuple[str, str]]:
 def _held(item: dict[str, Any]) -> Held:
     port = item.get("bootstrap_port")
     worker = Worker(_one_form(str(item["url"])), str(item["worker_type"]), port if isinstance(port, int) else None)
-    return Held(str(item["id"]), worker)
+    healthy = item.get("is_healthy")
+    return Held(str(item["id"]), worker, healthy if isinstance(healthy, bool) else None)
 
 
 def _one_form(url: str) -> str:

@@ -125,6 +125,15 @@ def read_server_info(body: bytes) -> tuple[str, dict[str, Any]]:
     return identity, _described(told)
 
 
+def read_bootstrap_port(body: bytes) -> int | None:
+    """Where /server_info says that the engine's KV bootstrap server listens; None when it does not say."""
+    try:
+        told = decoded(ANY, body, "the answer")
+    except Refused:
+        return None
+    return _size(told.get("disaggregation_bootstrap_port"), most=65_535) if isinstance(told, dict) else None
+
+
 def _described(told: Mapping[str, Any]) -> dict[str, Any]:
     """What it is, under the names by which a decode describes itself here; unknown is left away."""
     mode = told.get("disaggregation_mode")

@@ -15,7 +15,8 @@ LAUNCHES = 20
 
 @dataclass(frozen=True, slots=True)
 class CloseUp:
-    """`seats`: whoever sits, or sat last, in an open launch. `launches`: the newest, ended ones too. `story`: in sentences."""
+    """`seats`: whoever sits, or sat last, in an open launch. `launches`: the newest, ended ones too. `story`: in sentences.
+    `gone`: whoever left an open launch, or the newest one, and was not replaced in it."""
 
     row: RoutableRow
     leader: LeaderRow
@@ -24,6 +25,7 @@ class CloseUp:
     launches: tuple[LaunchRow, ...]
     story: tuple[str, ...]
     workers: Beating = field(default_factory=Beating)
+    gone: tuple[RankRow, ...] = ()
 
     @property
     def instance(self) -> InstanceRow:
@@ -60,4 +62,4 @@ def look(name: str, *, now: float) -> CloseUp:
     )
     if not instance.retired:
         story += workers.told(beating, now=now)
-    return CloseUp(row, found.leader, found.revision, seats, launches, tuple(story), beating)
+    return CloseUp(row, found.leader, found.revision, seats, launches, tuple(story), beating, tuple(gone))

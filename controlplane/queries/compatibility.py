@@ -102,6 +102,11 @@ def known(row: RoutableRow | None, posted: Decode | None) -> tuple[str, Decode]:
     return "nobody", NOBODY_SAID
 
 
+def says_its_size(row: RoutableRow) -> bool:
+    """Whether the engine of this decode told how many ranks it has, to whoever asked it."""
+    return "tp_size" in _told(row)
+
+
 def _told(row: RoutableRow | None) -> dict[str, Any]:
     """What the engine of a decode says of itself, to whoever asked it."""
     if row is None or row.role != "decode":

@@ -27,7 +27,8 @@ ENCODED = ("said", "load")
 class EngineRow:
     """The engine of an instance. `at` is empty where nobody asks; `told` is what it says of itself.
 
-    `withheld_since`: it fails, and that is not held against it. Times are epoch seconds.
+    `withheld_since`: it fails, and that is not held against it.
+    `holder`: who holds its bootstrap port, at the address `held`. Times are epoch seconds.
     """
 
     at: str = ""
@@ -50,6 +51,9 @@ class EngineRow:
     load: Mapping[str, int] = field(default_factory=dict)
     load_at: float | None = None
     withheld_since: float | None = None
+    held: str = ""
+    holder: str = ""
+    held_at: float | None = None
 
     @property
     def model(self) -> str:

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from controlplane.databases import TRAFFIC
+from controlplane.domain import room_questions
 from controlplane.domain.errors import Refused
 from controlplane.domain.evidence import Displaced, Follower, Held, Ladder, ladder
+from controlplane.domain.questions import Answer
 from controlplane.domain.room_timeline import Moment, timeline
 from controlplane.models import RoomBinding, RoomCollision
 
-from . import memo, room_reports
+from . import left_addresses, memo, room_reports
 from .explain import why_in_short
 from .rooms import MAX_ROOM
 from .rows import FleetRow, InstanceRow
@@ -59,7 +61,7 @@ class HolderRow:
 @dataclass(frozen=True, slots=True)
 class RoomEvidence:
     """`more`: there are older bindings than those that are listed. `followers`: how many prefills follow the room.
-    `earlier`: reports about earlier uses of its number, which are not weighed."""
+    `earlier`: reports about earlier uses of its number, which are not weighed. `answers`: the same as questions, in order."""
 
     room: int
     ladder: Ladder
@@ -70,6 +72,7 @@ class RoomEvidence:
     followers: int
     timeline: tuple[Moment, ...]
     earlier: int
+    answers: tuple[Answer, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -101,19 +104,22 @@ def evidence(room: int, *, now: float) -> RoomEvidence:
     kept = sorted(last.values(), key=lambda row: (row.expires_ms <= now * 1000, -row.pk))[:HOLDERS]
     bound_at = max((_bound_at(row) for row in kept), default=0.0)
     told = room_reports.told(room, {id_: row.name for id_, row in names.items()}, bound_at=bound_at)
+    said = left_addresses.marked(told.said, {row.name: row.id for row in found.instances})
     holders = _holders(kept, names, now)
     held = [_held(row, names, taken, now, holder) for row, holder in zip(kept, holders, strict=True)]
-    followers = _followers(found, room, now, {one.instance for one in told.said})
+    followers = _followers(found, room, now, {one.instance for one in said})
+    found_so_far = ladder(room, held, followers[:FOLLOWERS], said=said, asked=told.asked, now=now)
     return RoomEvidence(
         room,
-        ladder(room, held, followers[:FOLLOWERS], said=told.said, asked=told.asked, now=now),
+        found_so_far,
         holders,
         tuple(_bound(row, names, last, now) for row in rows[:BINDINGS]),
         len(rows) > BINDINGS,
         tuple((_name(id_, names), one) for id_, ones in taken.items() for one in ones),
         len(followers),
-        timeline(held, told.said, told.asked),
+        timeline(held, said, told.asked),
         told.earlier,
+        room_questions.ask(room, found_so_far, held, followers[:FOLLOWERS], said),
     )
 
 

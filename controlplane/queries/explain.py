@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from controlplane.domain.engine_health import BLOCKING
+
 from . import fleet, telling_engines, telling_pairs, telling_standing, workers
 from .events import CONTACTS
 from .rows import InstanceRow, LaunchRow, LeaderRow, RankRow
@@ -46,7 +48,7 @@ def explain(
         since = f" since {ago(instance.retired_at, now)}" if instance.retired_at else ""
         by = telling_standing.whose(instance.intent_actor, instance.intent_reason)
         return [f"{instance.name} is retired{since}{by}{';' if by else ':'} whoever asks for it is told 404."]
-    said = [why_in_short(instance, now=now)]
+    said = [*_takes_none(instance), why_in_short(instance, now=now)]
     if not leader.leads(now):
         said.append(who_leads(leader, now=now))
     said += _observed(instance, now=now)
@@ -89,6 +91,13 @@ def why_in_short(instance: InstanceRow, *, now: float) -> str:
     if current.full:
         return f"{name} is not serving yet: {current.progress} are registered, but the launch is not proven."
     return f"{name} is not serving: {current.missing_sentence()}."
+
+
+def _takes_none(instance: InstanceRow) -> list[str]:
+    """A decode does not register, so its engine alone tells whether it takes requests: bad news of it comes first."""
+    if instance.role != "decode" or instance.current is not None or instance.engine.state not in BLOCKING:
+        return []
+    return [f"{instance.name} takes no requests: its engine is {instance.engine.state}."]
 
 
 def _observed(instance: InstanceRow, *, now: float) -> list[str]:

@@ -24,7 +24,7 @@ from .wording import ago, counted
 class MemberRow:
     """An instance that a router shall hold, or (not `wanted`) held until it was taken off its list.
 
-    `present`: the router may send to it. `sentence` says why it does not.
+    `present`: the router may send to it. `sentence` says why it does not. `healthy`: what the router thinks of it.
     """
 
     instance: str
@@ -34,6 +34,7 @@ class MemberRow:
     worker_url: str
     sentence: str
     changed_at: float | None
+    healthy: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,14 @@ def _rows(routers: Iterable[Router], members: Iterable[RouterMember]) -> tuple[R
     for row in sorted(members, key=lambda member: member.instance):
         own[row.router_id].append(
             MemberRow(
-                row.instance, row.wanted, row.present, row.worker_id, row.worker_url, row.sentence, row.changed_at
+                row.instance,
+                row.wanted,
+                row.present,
+                row.worker_id,
+                row.worker_url,
+                row.sentence,
+                row.changed_at,
+                row.healthy,
             )
         )
     return tuple(

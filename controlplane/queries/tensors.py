@@ -13,6 +13,9 @@ from controlplane.domain.errors import Refused
 
 PAGE = 100
 PIECE = 256 * 1024
+OWN, HEAD_BYTES = b"pd-weights/", 8192
+"""Entries of `workers.weights` about its publication stand before those of its tensors, in so many bytes."""
+ORIGIN = re.compile(rb"pd-weights/\d+/from/\d+/([^/]+)/\d+")
 # As the bootstrap stores it: compact JSON, every value three whole numbers.
 ENTRY = re.compile(rb'[{,]"([^"\\]*(?:\\.[^"\\]*)*)":\[(\d+),(\d+),(\d+)\]')
 
@@ -67,6 +70,26 @@ def page(compressed: bytes, *, start: int = 0, text: str = "", limit: int = PAGE
             return TensorPage(tuple(found), place)
         found.append(TensorRow(place, _name(entry[1]), int(entry[2]), int(entry[3]), int(entry[4])))
     return TensorPage(tuple(found), None)
+
+
+def origins(compressed: bytes) -> tuple[str, ...]:
+    """From whom a publisher says that it had these weights, the nearest first. The first 4 KiB of what is stored are enough.
+
+    >>> head = b'{"pd-weights/1/content/5d":[0,0,1],"pd-weights/1/from/1/seed-a/0":[0,0,1],"w":[4096,8,2]}'
+    >>> origins(zlib.compress(head)), origins(zlib.compress(b'{"w":[4096,8,2]}'))
+    (('seed-a',), ())
+    """
+    try:
+        head = zlib.decompressobj().decompress(compressed, HEAD_BYTES)
+    except zlib.error:
+        return ()
+    found = []
+    for entry in ENTRY.finditer(head):
+        if not entry[1].startswith(OWN):
+            break
+        if said := ORIGIN.fullmatch(entry[1]):
+            found.append(said[1].decode("utf-8", "replace"))
+    return tuple(found)
 
 
 def _entries(compressed: bytes) -> Iterator[re.Match[bytes]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .compatibility import says_its_size
 from .routable import RoutableRow
 
 
@@ -24,7 +25,7 @@ class FillingRow:
 class Totals:
     """Ranks and DP groups of prefill and decode instances; seeds take no requests. `wanted_away`: by intent of operators.
 
-    `unsized`: decodes that never registered, of whose ranks nobody knows.
+    `unsized`: decodes that neither registered nor said at their own servers how large they are.
     """
 
     roles: Mapping[str, int]
@@ -59,7 +60,7 @@ def totals(rows: Iterable[RoutableRow]) -> Totals:
         filling += _filling(row)
         if row.role == "seed":
             continue
-        numbers["unsized"] += one.current is None and row.role == "decode"
+        numbers["unsized"] += one.current is None and row.role == "decode" and not says_its_size(row)
         for group in row.groups:
             routable = row.routable and group.verdict.routable
             numbers["groups"] += 1

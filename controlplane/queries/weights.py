@@ -13,6 +13,8 @@ from controlplane.databases import READER
 from controlplane.domain.errors import Refused
 from controlplane.domain.published import Clash, Coverage, Run, coverage
 
+from . import tensors
+
 PAGE = 50
 CLASHES = 20
 RUNS = 8
@@ -42,6 +44,11 @@ SELECT instance_id, low, high FROM (
   FROM controlplane_engineinfo WHERE state = 'live' AND instance_id IN ({marks})
  ) AS laid WHERE rank - prev > 1
 ) AS gaps WHERE place <= %s ORDER BY instance_id, place"""
+HEADS = """
+SELECT first.instance_id, SUBSTR(b.compressed, 1, 4096) FROM (
+ SELECT instance_id, digest, ROW_NUMBER() OVER (PARTITION BY instance_id ORDER BY rank) AS place
+ FROM controlplane_engineinfo WHERE state = 'live' AND instance_id IN ({marks})
+) AS first JOIN controlplane_enginebody b ON b.digest = first.digest WHERE first.place = 1"""
 CONFLICTS = """
 SELECT i.name, c.rank, c.epoch, c.session, c.digest, c.old_style, c.at, h.session, h.epoch, h.digest
 FROM controlplane_engineinfo c JOIN controlplane_instance i ON i.id = c.instance_id
@@ -56,6 +63,7 @@ class PublishedRow:
     """The published sessions of one instance. `coverage` is None when there is none; sizes are sums over its ranks.
 
     `bodies`: how many different dictionaries its ranks publish. `greeted`: how many sessions ever accepted a connection.
+    `origins`: whom its first rank says that it had them from, the nearest first.
     """
 
     id: int
@@ -71,6 +79,7 @@ class PublishedRow:
     total_bytes: int
     first_at: float | None
     last_at: float | None
+    origins: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:
@@ -124,9 +133,10 @@ def published(*, text: str = "", only: str = "", after: str = "", limit: int = P
     # By code points as the cursor compares, whatever order of letters the database has.
     behind = sorted((row for row in matching if row.name > after), key=lambda row: row.name)
     shown = behind[:limit]
-    gaps = _gaps([row.id for row in shown])
+    ids = [row.id for row in shown]
+    gaps, had_from = _gaps(ids), _origins(ids)
     return PublishedPage(
-        tuple(_row(raw[row.id], gaps[row.id]) for row in shown),
+        tuple(_row(raw[row.id], gaps[row.id], had_from.get(row.id, ())) for row in shown),
         shown[-1].name if len(behind) > limit else "",
         len(matching),
         len(every),
@@ -143,7 +153,7 @@ def of_instance(name: str) -> PublishedRow:
     if not found:
         raise Refused(f"no instance is named {name}", code="not_found")
     id_ = found[0][0]
-    return _row(found[0], _gaps([id_])[id_])
+    return _row(found[0], _gaps([id_])[id_], _origins([id_]).get(id_, ()))
 
 
 def clashes(*, instance: str = "", limit: int = CLASHES) -> tuple[ClashRow, ...]:
@@ -164,9 +174,14 @@ def _gaps(wanted: Sequence[int]) -> dict[int, list[Run]]:
     return gaps
 
 
-def _row(values: tuple[Any, ...], gaps: Sequence[Run]) -> PublishedRow:
+def _origins(wanted: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    sql = HEADS.format(marks=", ".join(["%s"] * len(wanted)) or "NULL")
+    return {id_: tensors.origins(bytes(head)) for id_, head in _read(sql, [*wanted])}
+
+
+def _row(values: tuple[Any, ...], gaps: Sequence[Run], had_from: tuple[str, ...] = ()) -> PublishedRow:
     id_, name, role, intent, expected, live, conflicts, lowest, highest, beyond, greeted, bodies, *more = values
-    tensors, total_bytes, first_at, last_at = more
+    counted, total_bytes, first_at, last_at = more
     covered = None
     if live:
         covered = coverage(int(live), int(highest), gaps, int(lowest), expected, beyond=int(beyond), limit=RUNS)
@@ -180,10 +195,11 @@ def _row(values: tuple[Any, ...], gaps: Sequence[Run]) -> PublishedRow:
         int(conflicts or 0),
         int(greeted or 0),
         int(bodies or 0),
-        int(tensors or 0),
+        int(counted or 0),
         int(total_bytes or 0),
         first_at,
         last_at,
+        had_from,
     )
 
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 PR_SET_PDEATHSIG = 1
 # Looked up before any fork: loading a library between fork and exec is not safe.
@@ -94,14 +95,16 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
 
 
-def start(recipe: Recipe, *, env: Mapping[str, str], cwd: Path) -> Child:
-    """Call this from the main thread: Linux ties the child's life to the thread that made it."""
+def start(recipe: Recipe, *, env: Mapping[str, str], cwd: Path, stderr: IO[bytes] | None = None) -> Child:
+    """Call this from the main thread: Linux ties the child's life to the thread that made it. `stderr`: where it goes;
+    None: where ours goes."""
     process = subprocess.Popen(
         recipe.argv,
         env=dict(env),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        stderr=stderr,
         preexec_fn=_die_with_parent(os.getpid()),
         # A group of its own: Ctrl-C reaches the supervisor alone, which stops the others in order.
         process_group=0,

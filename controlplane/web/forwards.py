@@ -38,7 +38,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PREFIX = "/i/"
-KV_PATHS = {"route", "register_dp_rank", "query_dp_ranks", "health", "pd/v1/heartbeats"}
+KV_PATHS = {"route", "register_dp_rank", "query_dp_ranks", "health", "pd/v1/heartbeats", "pd/v1/resolve"}
 ENGINE_PATHS = {
     "register_transfer_engine_info",
     "get_transfer_engine_info",
@@ -46,15 +46,15 @@ ENGINE_PATHS = {
     "get_remote_instance_transfer_engine_info",
 }
 WRITES = {"PUT", "POST"}
-READING_POSTS = {"query_dp_ranks"}
+READING_POSTS = {"query_dp_ranks", "pd/v1/resolve"}
 TIMEOUT_SECONDS = 5.0
 # Below the 90 s for which the bootstrap process keeps an idle connection: we are never the one who is surprised.
 IDLE_SECONDS = 75.0
 MAX_POLLERS = 1000
 # The path says which instance; a name and password sent beside it is none of the bootstrap process's business. A token
 # goes on in our own header (x-pd-…), wherever it stood.
-PASSED_ON = (b"content-type", b"accept", b"x-sglang-disaggregation-instance-id")
-PASSED_BACK = {"content-type", "content-length", "www-authenticate"}
+PASSED_ON = (b"content-type", b"accept", b"if-none-match", b"x-sglang-disaggregation-instance-id")
+PASSED_BACK = {"content-type", "content-length", "etag", "www-authenticate"}
 LOST = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.CloseError, httpx.RemoteProtocolError)
 
 

@@ -43,7 +43,11 @@ def counters(totals: Totals, scene: Scene, samples: SeriesRows, *, now: float) -
 def _ranks(totals: Totals) -> str:
     said = [f"{totals.in_trouble:,} in trouble"] if totals.in_trouble else []
     said += [f"{totals.wanted_away:,} by intent"] if totals.wanted_away else []
-    said += [f"{totals.unsized:,} decodes of unknown size"] if totals.unsized and not said else []
+    said += (
+        [f"{totals.unsized:,} decode{'s' * (totals.unsized != 1)} of unknown size"]
+        if totals.unsized and not said
+        else []
+    )
     return " · ".join(said) or "all of them"
 
 

@@ -163,3 +163,23 @@ def contacts_text(contacts: Sequence[str]) -> str:
     '2 of 3 answer'
     """
     return f"{sum(contact == 'up' for contact in contacts)} of {len(contacts)} answer"
+
+
+ENDS = ("consumed", "failed")
+AGAIN_SECONDS = 2
+ON_ITS_WAY_SECONDS = 120.0
+
+
+def again_in(ladder: Ladder, now: float) -> int:
+    """Seconds until the page asks again, 0 for as seldom as every page does: reports are not in the ledger, so nobody tells
+    of the next rung of a room that is on its way.
+
+    >>> said = Claim(Knowledge.REPORTED, "", "d/1", 100.0)
+    >>> ladder = Ladder((Rung("resolved", Standing.PASSED, (said,), ""),), Conclusion("stops", "", ""))
+    >>> again_in(ladder, 110.0), again_in(ladder, 300.0)
+    (2, 0)
+    """
+    if ladder.conclusion.kind in ENDS:
+        return 0
+    seen = [claim.at for rung in ladder.rungs for claim in rung.claims if claim.at is not None]
+    return AGAIN_SECONDS if seen and now - max(seen) < ON_ITS_WAY_SECONDS else 0

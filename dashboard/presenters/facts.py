@@ -141,6 +141,7 @@ def tabs(seen: CloseUp) -> list[Tab]:
     sessions = instance.sessions + instance.conflicts
     return [
         Tab("ranks", "Ranks", shown.registered if shown is not None else 0),
+        Tab("why", "Why"),
         Tab("launches", "Launches", launches, "warn" if instance.candidate is not None else ""),
         Tab("rooms", "Rooms"),
         Tab("engine-info", "Engine info", sessions, "bad" if instance.conflicts else ""),

@@ -13,7 +13,7 @@ from controlplane.domain.topology import MAX_SIZE, Slot
 from .grid import Layout, read_layout
 from .rank_table import read_cell, read_slot
 
-TABS = ("ranks", "launches", "rooms", "engine-info", "pairs", "events")
+TABS = ("ranks", "why", "launches", "rooms", "engine-info", "pairs", "events")
 VIEWS = ("grid", "table")
 PARAMETERS = ("tab", "view", "rows", "cols", "show", "dp", "launch", "state", "rank", "after", "before")
 MOST_NUMBER = 2**31 - 1

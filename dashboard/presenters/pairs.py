@@ -67,9 +67,15 @@ def side_view(row: RoutableRow) -> SideView:
         dp, cp, tp, pp = current.topology.axes()
         sizes = f"dp{dp} cp{cp} tp{tp} pp{pp}"
     else:
-        sizes = "nobody said its sizes" if row.role == "decode" else "nothing registered"
+        sizes = (_told_sizes(row) or "nobody said its sizes") if row.role == "decode" else "nothing registered"
     state = row.instance.state if row.role != "decode" or current is not None else "unknown"
     return SideView(row.name, row.role, sizes, row.launch, state, row.instance.intent, row.routable)
+
+
+def _told_sizes(row: RoutableRow) -> str:
+    """What the engine of a decode that never registered says of its sizes; empty when it says nothing."""
+    told = known(row, None)[1].said
+    return " ".join(f"{axis}{told[size]}" for axis, size in (("tp", "tp_size"), ("pp", "pp_size")) if told.get(size))
 
 
 def row_views(

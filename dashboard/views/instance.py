@@ -29,6 +29,7 @@ OF_RANKS = (
     "router.",
     "engine.turned",
 )
+OF_WHY = (*OF_RANKS, "engine.", "listener.", "observation.", "registration.", "leader.")
 SAID = 3
 """Sentences of an instance's story that are always in sight; the rest is a click away."""
 
@@ -42,6 +43,7 @@ class InstancePage(Page):
         # No part that is seen: whoever asks for it with `ranks` gets the cells drawn.
         "cells": Part("dashboard/instance/cells.html", on=()),
         "pane": Part("dashboard/instance/pane.html", on=OF_RANKS),
+        "why": Part("dashboard/instance/why.html", on=OF_WHY),
         "launches": Part("dashboard/instance/launches.html", on=("rank.", "launch.", "instance.")),
         "rooms": Part("dashboard/instance/rooms.html", on=("launch.",), hold_new=True),
         "engine-info": Part("dashboard/instance/engine.html", on=("engine.",), hold_new=True),

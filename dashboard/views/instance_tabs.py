@@ -1,15 +1,17 @@
-"""What the other tabs of an instance show: launches, rooms, engine info, pairs, events. Each a page of a bounded list."""
+"""What the other tabs of an instance show: why, launches, rooms, engine info, pairs, events. Each a page of a bounded list."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controlplane.queries import compatibility, engine_info, fleet, history, rooms
+from controlplane.queries import compatibility, engine_info, fleet, history, inquiry, rooms
 from controlplane.queries.closeup import LAUNCHES, CloseUp
 from dashboard.presenters.events import event_views
+from dashboard.presenters.evidence import UNSEEN
 from dashboard.presenters.instance_query import Asked
 from dashboard.presenters.launches import launch_lines, shared_facts
+from dashboard.presenters.questions import beside, question_views, told, tone_of
 from dashboard.presenters.timeline import timeline
 
 PAGE = 50
@@ -60,7 +62,20 @@ def _events(seen: CloseUp, asked: Asked, now: float) -> dict[str, Any]:
     return {"events": event_views(found.items), "older": found.next.revision if found.next is not None else None}
 
 
+def _why(seen: CloseUp, asked: Asked, now: float) -> dict[str, Any]:
+    found = inquiry.about(seen, now=now)
+    return {
+        "inquiry": found,
+        "inquiry_tone": tone_of(found),
+        "asked_told": told(found),
+        "questions": question_views(found),
+        "beside": beside(found),
+        "unseen": UNSEEN,
+    }
+
+
 CONTEXTS: Mapping[str, Callable[[CloseUp, Asked, float], dict[str, Any]]] = {
+    "why": _why,
     "launches": _launches,
     "rooms": _rooms,
     "engine-info": _engine_info,

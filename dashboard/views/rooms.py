@@ -13,6 +13,7 @@ from dashboard.page import PARTS_HEADER, Page, Part
 from dashboard.presenters.evidence import (
     LEGEND,
     UNSEEN,
+    again_in,
     contacts_text,
     moment_views,
     proven_text,
@@ -84,6 +85,7 @@ class Room(Page):
             "moments": moment_views(found.timeline),
             "share": settings.PDCP_EVIDENCE_SHARE,
             "proven": proven_text(found.ladder),
+            "again": again_in(found.ladder, self.now),
             "legend": LEGEND,
             "unseen": UNSEEN,
             "holders": [

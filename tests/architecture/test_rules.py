@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.processes import ROOT, clean_env
 
-PACKAGES = [name for name in ("controlplane", "dashboard", "workers") if (ROOT / name).is_dir()]
+PACKAGES = [name for name in ("controlplane", "dashboard", "workers", "demo") if (ROOT / name).is_dir()]
 LONGEST_MODULE_LINES = 300
 # What gives a rule the time, a file, a peer, a thread or chance; the domain is told such things.
 NOT_PURE = {

@@ -22,6 +22,27 @@ MOST_BYTES = 150_000
 _PROBLEMS: dict[int, list[str]] = {}
 
 
+def keep(name: str, taken: bytes) -> Path:
+    """A screenshot (PNG), with as few colours as keep it below the size that is allowed in docs/screens.
+
+    It is kept there when it is new, and anew with SCREENS=1 (`make screens`): every run has other times of day.
+    """
+    from PIL import Image
+
+    SCREENS.mkdir(parents=True, exist_ok=True)
+    path = SCREENS / f"{name}.png"
+    shot = Image.open(io.BytesIO(taken)).convert("RGB")
+    for colours in (256, 128, 64, 32):
+        kept = io.BytesIO()
+        shot.quantize(colours, dither=Image.Dither.NONE).save(kept, "PNG", optimize=True)
+        if len(kept.getvalue()) <= MOST_BYTES:
+            break
+    assert len(kept.getvalue()) <= MOST_BYTES, f"{name}: {len(kept.getvalue())} bytes"
+    if not path.exists() or os.environ.get("SCREENS"):
+        path.write_bytes(kept.getvalue())
+    return path
+
+
 class Look:
     """A page and what went wrong in it: errors of scripts, of the console, and refused by the content policy."""
 
@@ -58,24 +79,8 @@ class Look:
         assert wide <= 0, f"{self.page.url} is {wide} px wider than its window"
 
     def shoot(self, name: str) -> Path:
-        """How it looks, with as few colours as keep it below the size that is allowed in docs/screens.
-
-        It is kept there when it is new, and anew with SCREENS=1 (`make screens`): every run has other times of day.
-        """
-        from PIL import Image
-
-        SCREENS.mkdir(parents=True, exist_ok=True)
-        path = SCREENS / f"{name}.png"
-        shot = Image.open(io.BytesIO(self.page.screenshot(animations="disabled", caret="hide"))).convert("RGB")
-        for colours in (256, 128, 64, 32):
-            kept = io.BytesIO()
-            shot.quantize(colours, dither=Image.Dither.NONE).save(kept, "PNG", optimize=True)
-            if len(kept.getvalue()) <= MOST_BYTES:
-                break
-        assert len(kept.getvalue()) <= MOST_BYTES, f"{name}: {len(kept.getvalue())} bytes"
-        if not path.exists() or os.environ.get("SCREENS"):
-            path.write_bytes(kept.getvalue())
-        return path
+        """How it looks, kept in docs/screens."""
+        return keep(name, self.page.screenshot(animations="disabled", caret="hide"))
 
     def _heard(self, message: ConsoleMessage, problems: list[str]) -> None:
         # A server that a test stops is no fault of the page.

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Site
 from tests.cases.ranks import Ranks
+from tests.support.machine import slowness
 from tests.support.operator import Operator, make_token
 from tests.wire.client import Client, rank
 
@@ -111,6 +112,26 @@ def test_a_room_is_found_from_the_page_by_its_number(site: Site, fleet: Fleet):
     expect(page.locator(".say").first).to_contain_text("bound it to dp2 while its binding to dp0 was alive")
     page.get_by_role("link", name="Open prefill-b").click()
     expect(page).to_have_url(re.compile("/instances/prefill-b/$"))
+
+
+def test_the_next_rung_of_a_room_that_is_on_its_way_is_shown_before_pages_are_asked_for_anyway(
+    site: Site, fleet: Fleet
+):
+    """No event tells of reports, and every page looks again by itself after 15 s: this one does so after 2."""
+    room, token = 4120775938442107395, make_token(site.up.env, "worker", "report", "read")
+    worker = Operator(site.url, token, "prefill-a")
+
+    def tell(rung: str) -> None:
+        said = {"room": str(room), "instance": "prefill-a", "rung": rung, "result": "passed", "age_seconds": 0}
+        worker.ask("POST", "workers/evidence", json={"source": "decode/1", "evidence": [said]})
+
+    tell("resolved")
+    look = site.open(f"/rooms/{room}/")
+    look.live()
+    expect(look.page.locator("main")).to_contain_text("1 of 5 rungs proven")
+    for proven, rung in enumerate(("connected", "verified"), 2):
+        tell(rung)
+        expect(look.page.locator("main")).to_contain_text(f"{proven} of 5 rungs proven", timeout=10_000 * slowness())
 
 
 def test_a_pair_is_chosen_in_place_and_the_address_bar_knows_it(site: Site, fleet: Fleet):

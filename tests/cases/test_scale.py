@@ -1,6 +1,8 @@
 """Public reports: storms of look-ups and registrations."""
 
 import json
+import resource
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +11,8 @@ import pytest
 
 from tests.cases.ranks import Ranks, eventually
 from tests.support.machine import slowness
-from tests.support.processes import Bootstrap
+from tests.support.processes import Bootstrap, Child
+from tests.wire.client import Client
 from tests.wire.conftest import Server
 from tests.wire.operators import rows
 
@@ -43,6 +46,46 @@ def test_SCL_01_a_storm_of_queries_starves_no_registration_and_gets_no_error(ser
     assert not wrong, wrong[:3]
     assert asked[0] > 300 and slowest / slowness() < 1, f"{asked[0]} queries, slowest registration {slowest:.2f} s"
     assert len(client.find(*range(300)).json()) == 300
+
+
+class Few(Bootstrap):
+    """A process that may have no more than 1024 descriptors."""
+
+    def launch(self) -> Bootstrap:
+        command = f"ulimit -n 1024 && exec {sys.executable} manage.py bootstrap"
+        self._child = Child(["sh", "-c", command], env=self.env, log=self.log_path)
+        return self
+
+
+def test_SCL_02_with_few_descriptors_it_warns_and_past_them_the_longest_idle_go_and_everybody_is_answered(
+    sqlite_backend, tmp_path
+):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2000:
+        pytest.skip(f"only {hard} descriptors are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+    process = Few(sqlite_backend.env, log=tmp_path / "few", PDCP_PROBE_NETWORKS="none").start()
+    idle: list[Client] = []
+    try:
+        assert "few_descriptors" in process.log() and "ulimit -n" in process.log()
+        kv = Client(process.kv_port)
+        assert kv.put().status == 200
+        for number in range(1200):
+            idle.append(Client(process.kv_port, keep=True))
+            assert idle[-1]("GET", "/health").status == 200, "whoever comes is let in, and answered"
+            if number % 100 == 0:
+                assert kv.topology().status == 200 and kv.bind(number, 0).status == 200
+        ready = kv("GET", "/readyz")
+        assert ready.status == 200 and ready.json()["connections"] <= 1024 - 2 * 128
+        # Who was closed comes again, as every decode does; and whoever goes makes room.
+        assert Client(process.kv_port)("GET", "/health").status == 200
+        for client in idle:
+            client.close()
+        eventually(lambda: kv("GET", "/readyz").json()["connections"] < 20)
+        assert len(process.log().splitlines()) < 50, process.log()[-3000:]
+    finally:
+        process.kill9()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.timeout(300)

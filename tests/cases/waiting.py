@@ -1,9 +1,6 @@
 """Cases, or the parts of them, that no test here proves yet: what each waits for."""
 
-SDK = "the worker SDK and agent"
 GATEWAY = "the gateway (router)"
-API = "the API"
-PROBES = "health probes of engines by the clockwork"
 
 WAITING: dict[str, str] = {
     # Whole cases.
@@ -21,6 +18,7 @@ WAITING: dict[str, str] = {
     "RTR-04": f"{GATEWAY}: a prefill that refuses ends the decode's leg and the client's wait",
     "RTR-05": f"{GATEWAY}: a client that is gone ends both legs",
     "RTR-11": f"{GATEWAY}: one limit for both legs",
+    "SCL-08": f"{GATEWAY}: bodies of 60 MB pass, larger ones than its limit are 413 before they are read",
     # The other parts of cases that are tested here.
     "TOP-03": f"{GATEWAY}: when it pins a rank, a room whose modulo agrees",
     "TOP-05": f"{GATEWAY}: a pair of unequal page sizes is refused there too",
@@ -32,10 +30,12 @@ WAITING: dict[str, str] = {
     "RTR-02": f"{GATEWAY}: no request to a decode alone, one probe after the pause",
     "RTR-06": f"{GATEWAY}: all of its policies choose among those that are available",
     "RTR-08": f"{GATEWAY}: a prefill is chosen with its own port there too",
-    "HLT-04": f"{SDK} and {GATEWAY}: requests of the dead prefill fail soon, and name it",
+    "HLT-04": f"{GATEWAY}: requests of the dead prefill fail soon there too, and name it",
     "HLT-08": f"{GATEWAY}: no long work for who is busy",
     "HLT-10": f"{GATEWAY}: an abort of a client reaches both legs",
     "HLT-11": f"{GATEWAY}: its streams end before it does",
-    "HLT-13": f"{GATEWAY} and {SDK}: what is left at the limit is aborted on both sides",
+    "HLT-13": f"{GATEWAY}: what is left at the limit is aborted on both legs",
     "SEC-06": f"{GATEWAY}: clients' keys",
+    "SCL-02": f"{GATEWAY}: idle connections are capped there too",
+    "SCL-06": f"{GATEWAY}: 2,000 requests at once through it",
 }

@@ -18,7 +18,8 @@ from tests.dashboard.many import many
 TOPOLOGY = Topology(2, 1, 2, 1)
 PAGE = "/instances/prefill-a/"
 RANKS_QUERIES = 28
-EACH_TAB = ("ranks", "launches", "rooms", "engine-info", "pairs", "events")
+WHY_QUERIES = 32
+EACH_TAB = ("ranks", "why", "launches", "rooms", "engine-info", "pairs", "events")
 
 
 @pytest.fixture
@@ -94,6 +95,43 @@ def test_a_rank_that_refuses_is_down_and_the_candidate_stands_below(world, viewe
     world.put(Slot(0, 0, 0, 0), TOPOLOGY, port=5000, token="two")
     said = viewer.text(PAGE)
     assert "Launch 2" in said and "candidate" in said and "1 of 4 registered" in said
+
+
+def test_the_questions_are_answered_in_order_and_the_first_no_is_the_conclusion(world, viewer):
+    world.launch(TOPOLOGY, first_port=4000)
+    lead(world)
+    said = viewer.text(f"{PAGE}?tab=why")
+    assert "13 questions: 6 yes, 7 not observed" in said and "Nothing that was seen speaks against it." in said
+    assert "1 Is the directory up? yes" in said and "6 Does its engine answer? not observed" in said
+    gateway("gw-1")
+    breaker("gw-1")
+    html = viewer.get(f"{PAGE}?tab=why")
+    said = text_of(html)
+    assert "Are the breakers for it closed? No. The breaker of gateway gw-1 is open: 5 of 6 failed" in said
+    assert said.count("Next Look why its requests failed") == 1
+    assert re.search(r'id="q-breaker" class="t-bad', html) and re.search(r'id="q-engine" class="t-none', html)
+
+
+def test_what_has_nothing_to_do_with_the_conclusion_is_named_beside_it(world, viewer):
+    world.launch(TOPOLOGY, first_port=4000)
+    lead(world)
+    intent.cordon("prefill-a", actor="anna", reason="disk")
+    gateway("gw-1")
+    breaker("gw-1")
+    html = viewer.get(f"{PAGE}?tab=why")
+    assert "Do operators want it used? No. It is cordoned, by anna: disk" in text_of(html)
+    assert 'No as well, and not explained by it: <a href="#q-breaker">Are the breakers for it closed?</a>' in html
+
+
+def test_what_follows_from_an_earlier_answer_says_from_which(world, viewer):
+    world.launch(TOPOLOGY, first_port=4000)
+    world.refuse(4003)
+    gateway("gw-1")
+    breaker("gw-1")
+    html = viewer.get(f"{PAGE}?tab=why")
+    assert "Follows from: Did every rank register?" in text_of(html)
+    assert "No as well" not in text_of(html)
+    assert re.search(r'id="q-registered" class="t-bad', html) and re.search(r'id="q-breaker" class="t-warn', html)
 
 
 def test_intent_and_breakers_are_seen_in_every_rank_they_hold_for(world, viewer):
@@ -280,8 +318,8 @@ def test_a_page_asks_as_many_queries_for_many_ranks_as_for_few(on_backend, viewe
             viewer.get(f"/instances/{name}/?tab={tab}&rank=dp0.cp0.tp0.pp0")
         costs.append(len(asked))
     assert costs[0] == costs[1], costs
-    if tab == "ranks":
-        assert costs[0] == RANKS_QUERIES
+    if tab in ("ranks", "why"):
+        assert costs[0] == (RANKS_QUERIES if tab == "ranks" else WHY_QUERIES)
 
 
 def test_a_page_is_small_however_many_ranks_there_are(on_backend, viewer):

@@ -74,6 +74,16 @@ def test_an_empty_fleet_says_who_knocked_and_was_refused(operator):
     assert "<script>" not in html
 
 
+def test_a_request_that_named_nobody_is_told_of_the_shared_listener(operator):
+    serving()
+    lead()
+    data = {"what": "PUT /route", "source": "10.4.1.21", "sentence": "2 instances share this listener (a, b): name one"}
+    record(lambda: (None, [NewEvent("registration.refused", "", data)]))
+    said = operator.text("/")
+    assert "shared listener was asked without a name" in said and "2 instances share this listener" in said
+    assert "refused PUT /route from 10.4.1.21" in operator.text("/events/?kind=registration.refused")
+
+
 def test_nobody_leads_is_said_first_even_of_an_empty_fleet(operator):
     said = operator.text("/")
     assert "The bootstrap process does not lead" in said and "nobody leads" in said

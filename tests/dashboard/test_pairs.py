@@ -6,6 +6,7 @@ import pytest
 
 from controlplane.commands import instances
 from controlplane.databases import FACTS, TRAFFIC
+from controlplane.domain.observing import Memory, State, stored
 from controlplane.domain.topology import Topology
 from controlplane.models import Instance, OutcomeCount
 from controlplane.queries import memo
@@ -40,6 +41,20 @@ def test_a_decode_that_said_nothing_is_not_known_and_never_compatible(viewer):
     assert "1 pair · 1 usable , 0 cannot pair, 1 not known" in said
     assert "unknown decode did not say page_size, kv_cache_dtype, tp_size" in said
     assert "Describe decode-a below: decodes ask here, they do not register." in said
+
+
+def test_a_decode_whose_engine_says_its_sizes_stands_there_with_them(viewer):
+    serving("prefill-a")
+    instances.add("decode-a", role="decode", observed_url="http://10.0.0.9:30000", actor="anna")
+    heard = Memory("http://10.0.0.9:30000", State.LISTED, said={"mode": "decode", "tp_size": 4, "pp_size": 1})
+    Instance.objects.using(FACTS).filter(name="decode-a").update(observation=stored(heard))
+    said = viewer.text("/pairs/")
+    assert "decode-a tp4 pp1" in said and "nobody said its sizes" not in said
+    assert "of unknown size" not in viewer.text("/")
+    decode("decode-b")
+    memo.forget()
+    assert "decode-b nobody said its sizes" in viewer.text("/pairs/")
+    assert "1 decode of unknown size" in viewer.text("/")
 
 
 def test_the_reason_stands_in_the_cell_and_the_facts_below(viewer):

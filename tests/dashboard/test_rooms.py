@@ -178,3 +178,24 @@ def test_pages_ask_as_much_and_weigh_as_little_with_many_as_with_one(viewer):
 def test_whoever_is_not_signed_in_sees_no_room(stranger):
     assert stranger.client.get(f"/rooms/{ROOM}/").status_code == 302
     assert stranger.client.get("/rooms.csv?instance=a").status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("rung", "ago", "result", "again"),
+    [
+        ("connected", 1, "passed", True),
+        ("connected", 600, "passed", False),
+        ("consumed", 1, "passed", False),
+        ("verified", 1, "damaged", False),
+    ],
+)
+def test_a_room_that_is_on_its_way_is_asked_for_again_soon_and_one_that_has_ended_as_seldom_as_any_page(
+    viewer, rung, ago, result, again
+):
+    """Nobody tells the page: reports are not in the ledger."""
+    serving()
+    rungs = ("registered", "resolved", "connected", "verified", "consumed")
+    for before in rungs[: rungs.index(rung)]:
+        report(before, ago=ago + 0.5)
+    report(rung, ago=ago, result=result)
+    assert ('data-again="2"' in viewer.client.get(f"/rooms/{ROOM}/").content.decode()) == again

@@ -10,9 +10,9 @@ from controlplane.models import EngineBody, EngineInfo, Instance
 from controlplane.protocol.engine_info import read_publication
 from tests.dashboard.conftest import queries
 
-LIST_QUERIES = 10
-INSTANCE_QUERIES = 11
-SESSION_QUERIES = 13
+LIST_QUERIES = 11
+INSTANCE_QUERIES = 12
+SESSION_QUERIES = 14
 MOST_BYTES = 200_000
 
 
@@ -49,6 +49,19 @@ def test_an_instance_that_lacks_a_rank_says_which(viewer):
         assert "15 of at least 16 ranks, missing 11" in viewer.text(path)
     publish(pk, 11)
     assert "16 of at least 16 ranks" in viewer.text("/weights/seed-a/")
+
+
+def test_whoever_pulled_its_weights_says_from_whom_the_nearest_first(viewer):
+    had = {f"pd-weights/1/from/{hop}/{name}/0": [0, 0, 1] for hop, name in ((1, "replica-a"), (2, "seed-a"))}
+    publish(seed(), 0)
+    publish(seed("replica-b"), 0, weights={"pd-weights/1/content/5d": [0, 0, 1], **had, "w": [4096, 8, 2]})
+    # What stands among the tensors is the name of a tensor.
+    publish(seed("replica-c"), 0, weights={"w": [4096, 8, 2], **had})
+    said = viewer.text("/weights/")
+    assert said.count("replica-a ← seed-a") == 1
+    assert "Had from replica-a , which had them from seed-a" in viewer.text("/weights/replica-b/")
+    for name in ("seed-a", "replica-c"):
+        assert "Had from" not in viewer.text(f"/weights/{name}/")
 
 
 def test_a_conflict_is_said_with_both_sessions_and_what_to_do(viewer):

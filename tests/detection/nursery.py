@@ -42,5 +42,11 @@ class Nursery:
         born = self._child.wait_for_line(r"^born (\d+) (\d+)$", timeout=60, after=heard)
         return Rank(int(born[1]), int(born[2]))
 
+    def send_forth(
+        self, kv_port: int, instance: str = "-", *, shape: str = "1,1,1,1", slot: str = "0,0,0,0", page_size: int = 64
+    ) -> None:
+        """A rank of a launch of several, or one that will be refused: whether it registers is not waited for."""
+        self._child.say(f"rank {kv_port} {instance} {shape} {slot} {page_size}")
+
     def close(self) -> None:
         self._child.kill9()

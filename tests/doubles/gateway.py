@@ -39,12 +39,22 @@ class Choice:
 
 class Gateway(Server):
     """Knobs, to be set at any time: `deaf` (neither follows nor acknowledges, but goes on serving), `mute` (reports
-    nothing), `report_seconds`. `state`, `cursor` and `acknowledged` are what it serves from."""
+    nothing), `report_seconds`; `only` (the instances that it may choose; None: all), `own_servers` (host and port of the
+    bootstrap servers of prefills that decodes are to ask, instead of the control plane). `state`, `cursor` and
+    `acknowledged` are what it serves from."""
 
     def __init__(
-        self, name: str, control_plane: str, token: str, *, lease_seconds: float = 15.0, port: int | None = None
+        self,
+        name: str,
+        control_plane: str,
+        token: str,
+        *,
+        lease_seconds: float = 15.0,
+        port: int | None = None,
+        only: set[str] | None = None,
     ) -> None:
         super().__init__(port=port)
+        self.only, self.own_servers = only, dict[str, tuple[str, int]]()
         self.name, self.base, self.lease_seconds = name, f"{control_plane}/api/v1", lease_seconds
         self.headers = {"authorization": f"Bearer {token}"}
         self.deaf = self.mute = False
@@ -113,11 +123,9 @@ class Gateway(Server):
         chosen = choices[self._turn % len(choices)]
         prefill, decode = (self.state["instances"][name] for name in (chosen.prefill, chosen.decode))
         room = self._room(chosen.dp, self._size(prefill))
-        told = {
-            "bootstrap_host": prefill["host_alias"] or "127.0.0.1",
-            "bootstrap_port": prefill["own_port"],
-            "bootstrap_room": room,
-        }
+        here = (prefill["host_alias"] or "127.0.0.1", prefill["own_port"])
+        host, port = self.own_servers.get(chosen.prefill, here)
+        told = {"bootstrap_host": host, "bootstrap_port": port, "bootstrap_room": room}
         body = {**await request.json(), **told}
         legs: list[tuple[str, int | None]] = [(chosen.prefill, chosen.dp), (chosen.decode, None)]
         self.open.update(legs)
@@ -144,6 +152,8 @@ class Gateway(Server):
     # How it chooses.
 
     def _may(self, name: str, instance: dict[str, Any], role: str) -> bool:
+        if self.only is not None and name not in self.only:
+            return False
         ready = instance["role"] == role and instance["intent"] == "enabled" and bool(instance["engine_url"])
         if role == "prefill":
             ready = ready and instance["debt"] is None and self._size(instance) > 0

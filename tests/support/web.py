@@ -11,8 +11,8 @@ from tests.support.processes import Child
 class Web:
     """`knobs` are environment variables."""
 
-    def __init__(self, env: Mapping[str, str], *, log: Path, **knobs: object) -> None:
-        self.port = free_port()
+    def __init__(self, env: Mapping[str, str], *, log: Path, port: int | None = None, **knobs: object) -> None:
+        self.port = port or free_port()
         self.env = {
             **env,
             "PDCP_ENV_FILE": "/dev/null",

@@ -19,6 +19,7 @@ from .groups import DpGroup, Pages
 from .paged import pages_for
 from .ranks import Place
 from .settings import Settings
+from .telling import Telling
 from .work import Desk, Work
 
 NO_SERVER = "127.0.0.1:8998"
@@ -45,6 +46,7 @@ class Decode:
         )
         self.client = Client(plane, token=settings.launch_token)
         self.desk = Desk(settings.dp)
+        self.telling = Telling(self.client)
         self.groups: list[DpGroup[DecodeSide]] = []
         with ExitStack() as undo:
             undo.callback(self.close)
@@ -72,14 +74,20 @@ class Decode:
     def _resolved(self, request: Request) -> tuple[Resolved, int]:
         """Who has the KV, and in which DP group; both are asked for until they are known."""
         began = time.monotonic()
-        prefill = self._resolve(request)
+        try:
+            prefill = self._resolve(request)
+        except WorkerError as problem:
+            self.telling.could_not_resolve(request.room, request.place, problem, took=time.monotonic() - began)
+            raise
+        self.telling.resolved(request.place, prefill)
         try:
             dp = self.client.dp_of(request.room, prefill, within=self.settings.timeout)
         except WorkerError as problem:
-            self._note(request.room, prefill, "resolved", "failed", detail=str(problem))
+            self.telling.note(request.room, prefill, "resolved", "failed", detail=str(problem))
             raise
         took = time.monotonic() - began
-        self._note(request.room, prefill, "resolved", detail=f"dp{dp}, launch {prefill.launch}", took=took)
+        launch = f", launch {prefill.launch}" if prefill.launch is not None else ""
+        self.telling.note(request.room, prefill, "resolved", detail=f"dp{dp}{launch}", took=took)
         return prefill, dp
 
     def _resolve(self, request: Request) -> Resolved:
@@ -124,12 +132,14 @@ class Decode:
                     undo.callback(receivers[at].close)
                     work.on_abort(receivers[at].abort)
             except NothingFree as problem:
-                self._note(request.room, prefill, "connected", "no_memory", detail=str(problem))
+                self.telling.note(request.room, prefill, "connected", "no_memory", detail=str(problem))
                 raise Failed(503, f"{problem}; try another decode, or again") from None
             except RoomTaken as problem:
                 raise Failed(409, str(problem)) from None
             if all(receiver.state.failure is not Failure.UNREACHABLE for receiver in receivers.values()):
-                self._note(request.room, prefill, "connected", detail=f"decode dp{group.dp}, ranks: {len(receivers)}")
+                self.telling.note(
+                    request.room, prefill, "connected", detail=f"decode dp{group.dp}, ranks: {len(receivers)}"
+                )
             first = self._verified(work, prefill, receivers)
             caches = group.caches({at: kept[at] + more.of[at] for at in group.ranks})
 
@@ -139,7 +149,7 @@ class Decode:
 
             with group.lock:
                 tokens = group.runner.generate(first, len(request.prompt), request.count, caches, on=told)
-            self._note(request.room, prefill, "consumed")
+            self.telling.note(request.room, prefill, "consumed")
         return tokens
 
     def _verified(self, work: Work, prefill: Resolved, receivers: dict[Place, Receiver]) -> int:
@@ -153,22 +163,17 @@ class Decode:
                 if failure in (Failure.UNREACHABLE, Failure.TIMED_OUT, Failure.PREFILL_FAILED):
                     self.client.invalidate(prefill)
                 rung = "connected" if failure is Failure.UNREACHABLE else "verified"
-                self._note(room, prefill, rung, str(failure), detail=state.reason)
+                self.telling.note(room, prefill, rung, str(failure), detail=state.reason)
                 work.check()
                 where = prefill.instance or str(prefill.place)
                 raise Failed(
                     STATUS.get(failure, 502), f"the KV of room {room} did not come from {where}: {state.reason}"
                 )
             said.add(int(receiver.metadata()["output_ids"][0]))
-        self._note(room, prefill, "verified")
+        self.telling.note(room, prefill, "verified")
         if len(said) != 1:
             raise Failed(502, f"the prefill ranks of room {room} disagree about its first token: {sorted(said)}")
         return said.pop()
-
-    def _note(self, room: int, prefill: Resolved, rung: str, result: str = "passed", **more: Any) -> None:
-        if prefill.instance is not None:
-            with suppress(WorkerError):
-                self.client.note(room, prefill.instance, rung, result, **more)
 
     def close(self) -> None:
         self.desk.abort("", "the decode is shutting down")

@@ -6,7 +6,8 @@ import time
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from workers.sdk import Client, ControlPlane, Rank, Registered, WorkerError
+from workers.sdk import Client, ControlPlane, Rank, Registered, Unreachable, WorkerError
+from workers.sdk.backoff import Backoff
 from workers.transfer import NothingFree, Poll, PrefillSide, RoomTaken, Sender, TransferError
 
 from .asking import Failed, Request, answer
@@ -15,6 +16,9 @@ from .paged import pages_for
 from .ranks import Place
 from .settings import Settings
 from .work import Desk, Work
+
+BIND_SECONDS = 10.0
+"""So long nobody answers the word that a room is here before its request fails."""
 
 
 class Prefill:
@@ -83,11 +87,19 @@ class Prefill:
         return answer(request, [token], dp_rank=work.dp)
 
     def _bind(self, work: Work) -> None:
-        try:
-            self.client.bind(work.request.room, work.dp)
-        except WorkerError as problem:
-            self._note(work, "registered", "failed", detail=str(problem))
-            raise
+        """A directory that just restarts is waited for, as its decode waits for the answer."""
+        until = time.monotonic() + min(BIND_SECONDS, self.settings.timeout)
+        pauses = Backoff(0.1, 1.0).pauses()
+        while True:
+            try:
+                self.client.bind(work.request.room, work.dp)
+                return
+            except WorkerError as problem:
+                pause = next(pauses)
+                if not isinstance(problem, Unreachable) or time.monotonic() + pause > until or work.ended:
+                    self._note(work, "registered", "failed", detail=str(problem))
+                    raise
+            time.sleep(pause)
 
     def _note(self, work: Work, rung: str, result: str = "passed", *, detail: str = "") -> None:
         if self.settings.instance is not None:

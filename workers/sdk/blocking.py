@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -43,6 +44,10 @@ class Registered:
         """Until all ranks are acknowledged. Raises TimedOut; it is tried on."""
         return self._client._run(self._keeper.registered(within=within), within)
 
+    def release(self) -> None:
+        """Keep them no longer; see `AsyncClient.release`."""
+        self._client._run(self._client._client.release(self._keeper), SLACK_SECONDS)
+
 
 class Client:
     """`AsyncClient` on a daemon thread: same calls, same errors, same bounds. Any number of threads may use it.
@@ -79,9 +84,16 @@ class Client:
     def mint(self) -> Mint:
         return self._client.mint
 
-    def close(self) -> None:
-        """Stop what runs, send the last reports, close every connection. Twice is once."""
+    def close(self, *, within: float | None = None) -> None:
+        """Stop what runs, send the last reports, close every connection. Twice is once. `within`: whoever is in a hurry
+        gives up what is not done after so many seconds."""
         if self._closed or os.getpid() != self._pid:
+            return
+        if within is not None:
+            last = asyncio.run_coroutine_threadsafe(self._client.aclose(within=0.7 * within), self._loop)
+            with contextlib.suppress(concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
+                last.result(within)
+            self._stop(within)
             return
         try:
             self._run(self._client.aclose(), 2 * SLACK_SECONDS)
@@ -89,10 +101,18 @@ class Client:
             self._stop()
 
     def register(
-        self, ranks: Sequence[Rank], *, lease_seconds: float = 15.0, on_change: OnChange | None = None
+        self,
+        ranks: Sequence[Rank],
+        *,
+        lease_seconds: float = 15.0,
+        on_change: OnChange | None = None,
+        token: str | None = None,
+        worker: str | None = None,
     ) -> Registered:
         """Comes back at once; see `AsyncClient.register`."""
-        work = self._client.register(ranks, lease_seconds=lease_seconds, on_change=on_change)
+        work = self._client.register(
+            ranks, lease_seconds=lease_seconds, on_change=on_change, token=token, worker=worker
+        )
         return Registered(self, self._run(work, START_SECONDS))
 
     def bind(self, room: int, rank: Rank | int, *, within: float = QUERY_SECONDS) -> None:
@@ -196,9 +216,9 @@ class Client:
             waiting.cancel()
             raise
 
-    def _stop(self) -> None:
+    def _stop(self, within: float = SLACK_SECONDS) -> None:
         self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(SLACK_SECONDS)
+        self._thread.join(within)
         if not self._thread.is_alive():
             self._loop.close()

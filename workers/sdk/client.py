@@ -11,7 +11,7 @@ from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from .engine_info import EngineInfo
-from .errors import Closed, WorkerError
+from .errors import Closed, NotBound
 from .identity import launch_token, worker_name
 from .keeper import Keeper, OnChange, check_advertised
 from .minting import Mint
@@ -55,6 +55,7 @@ class AsyncClient:
         self.mint = Mint()
         self._wire = Wire()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._kept: dict[Keeper, asyncio.Task[None]] = {}
         self._closed = False
         self._loop = asyncio.get_running_loop()
         api = control_plane.api
@@ -77,21 +78,25 @@ class AsyncClient:
     ) -> None:
         await self.aclose()
 
-    async def aclose(self) -> None:
-        """Stop what runs, send the last reports, close every connection. Twice is once."""
+    async def aclose(self, *, within: float = LAST_WORD_SECONDS) -> None:
+        """Stop what runs, send the last reports (`within` so many seconds), close every connection. Twice is once."""
         if self._closed:
             return
         self._closed = True
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=LAST_WORD_SECONDS)
+            await asyncio.wait(set(self._tasks), timeout=within)
         if self.reports is not None:
             try:
-                async with asyncio.timeout(LAST_WORD_SECONDS):
-                    await self.reports.flush()
+                async with asyncio.timeout(within):
+                    await self.reports.flush_all()
             except TimeoutError:
-                log.warning("the last reports were not taken within %g s", LAST_WORD_SECONDS)
+                log.warning("the last reports were not taken within %g s", within)
+            if self.reports.waiting:
+                log.warning(
+                    "%d things that were to be reported of rooms are lost with this client", self.reports.waiting
+                )
         for rooms in (self.rooms, *self._rooms.values()):
             rooms.close()
         self.resolver.close()
@@ -99,10 +104,18 @@ class AsyncClient:
 
     # A prefill's side.
     async def register(
-        self, ranks: Sequence[Rank], *, lease_seconds: float = 15.0, on_change: OnChange | None = None
+        self,
+        ranks: Sequence[Rank],
+        *,
+        lease_seconds: float = 15.0,
+        on_change: OnChange | None = None,
+        token: str | None = None,
+        worker: str | None = None,
     ) -> Keeper:
         """Keep these ranks registered from now on, in the background, until the client is closed. Comes back at once:
-        `await keeper.registered(within=…)` waits, `keeper.standing` tells.
+        `await keeper.registered(within=…)` waits, `keeper.standing` tells, `release(keeper)` ends it.
+
+        `token` and `worker` are the client's own unless given; whoever registers more than once gives each its own worker.
 
         Raises NotAdvertisable when a rank would tell its loopback address to another host.
         """
@@ -112,13 +125,19 @@ class AsyncClient:
             self._wire,
             self.control_plane,
             ranks,
-            token=self.token,
-            worker=self.worker,
+            token=self.token if token is None else token,
+            worker=self.worker if worker is None else worker,
             lease_seconds=lease_seconds,
             on_change=on_change,
         )
-        self._start(keeper.run(), "Keeper")
+        self._kept[keeper] = self._start(keeper.run(), "Keeper")
         return keeper
+
+    async def release(self, keeper: Keeper) -> None:
+        """Keep these ranks no longer: no heartbeats, no registration. What stands in the directory is left to its probes."""
+        work = self._kept.pop(keeper, None)
+        if work is not None:
+            work.cancel()
 
     async def bind(self, room: int, rank: Rank | int, *, within: float = QUERY_SECONDS) -> None:
         """Tell that a rank (or a DP rank, the effective one) holds a room."""
@@ -167,7 +186,7 @@ class AsyncClient:
         """The DP rank of that prefill which holds a room. Asked for only when arithmetic cannot tell; with `recorded_first` a
         rank that somebody recorded wins over arithmetic, which may override a pinned one.
 
-        Raises WorkerError when nobody bound it in time.
+        Raises NotBound when nobody bound it in time.
         """
         self._check()
         rooms = self._rooms_at(prefill.place, prefill.instance)
@@ -177,7 +196,7 @@ class AsyncClient:
             return recorded.get(room, computed)
         found = await rooms.find([room], within=within)
         if room not in found:
-            raise WorkerError(f"no rank of {prefill.instance or prefill.place} bound room {room} within {within:g} s")
+            raise NotBound(f"no rank of {prefill.instance or prefill.place} bound room {room} within {within:g} s")
         return found[room]
 
     def _rooms_at(self, place: Place | None, instance: str | None) -> Rooms:
@@ -204,10 +223,11 @@ class AsyncClient:
             turn = self._turns[str(place)] = asyncio.Lock()
         return turn
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"pd-{name}")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

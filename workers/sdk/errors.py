@@ -112,6 +112,12 @@ class RoomInUse(WorkerError):
     status = 409
 
 
+class NotBound(WorkerError):
+    """No rank of the prefill said in time that it holds the room."""
+
+    status = 504
+
+
 class Overloaded(WorkerError):
     """Too many wait already; nothing was sent."""
 

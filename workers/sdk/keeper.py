@@ -37,8 +37,8 @@ class Keeper:
     """Registers `ranks` and keeps them so. `run()` is a task of its own and never ends; nothing it does blocks its loop.
 
     `on_change` is called with each new standing, in the order in which they came; what it raises is logged, not spread.
-    `token` says which launch the ranks are of, `worker` is the name of this process. The lease is in seconds: silent for
-    longer, the control plane holds this process for gone.
+    `token` says which launch the ranks are of ("": nobody knows, and the control plane infers it), `worker` is the name of
+    this process. The lease is in seconds: silent for longer, the control plane holds this process for gone.
     """
 
     def __init__(
@@ -101,7 +101,8 @@ class Keeper:
             await asyncio.sleep(next(pauses))
 
     async def _put(self, rank: Rank) -> None:
-        headers = self._at.headers(**JSON_BODY, **{"x-pd-generation": self._token})
+        launch = {"x-pd-generation": self._token} if self._token else {}
+        headers = self._at.headers(**JSON_BODY, **launch)
         ask = Ask("PUT", "/route", headers, rank.body(), fresh=True)
         try:
             checked(self._at.kv, await self._wire.ask(self._at.kv, ask, within=TRY_SECONDS))
@@ -136,7 +137,7 @@ class Keeper:
         body = {
             "worker": self._worker,
             "slots": [list(slot) for slot in sorted(self.standing.registered)],
-            "generation": self._token,
+            "generation": self._token or None,
             "lease_seconds": self._lease,
         }
         ask = Ask("POST", BEAT_PATH, self._at.headers(**JSON_BODY), msgspec.json.encode(body))

@@ -1,25 +1,26 @@
 """What a worker tells about its rooms, gathered and sent in batches: how many are open, and how far each was proven.
 
-Queues are bounded: when nobody takes reports the oldest evidence goes first, and is counted. Ages are sent, never times of
-day, since the clocks of two hosts are never compared.
+While nobody takes reports they wait, bounded (`backlog`), and are told afterwards. Ages are sent, never times of day, since
+the clocks of two hosts are never compared; batches are numbered, so that one whose answer was lost is counted once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from controlplane.domain.claims import PASSED, RUNGS
-from controlplane.domain.reports import MAX_AGE_SECONDS, MAX_ITEMS, OUTCOME
+from controlplane.domain.reports import MAX_ITEMS, MAX_ROOM, OUTCOME
 
-from .errors import NotAllowed, NotFound, WorkerError
+from .backlog import MOST, Backlog, Evidence
+from .errors import NotAllowed, NotFound, Refusal, WorkerError
 from .exchange import Ask
 from .places import Place
 from .servers import JSON_BODY, ControlPlane, checked
@@ -30,40 +31,24 @@ log = logging.getLogger(__name__)
 OPEN_ROOMS_PATH, EVIDENCE_PATH = "/api/v1/workers/open-rooms", "/api/v1/workers/evidence"
 SEND_SECONDS = 5.0
 HOPELESS_SECONDS = 60.0
+BATCHES_AT_ONCE = 10
+"""Of what has waited; then the others have their turn, who were waiting too."""
+
 MOST_DETAIL = 200
 MOST_ON_THEIR_WAY = 10_000
+LATER = frozenset({408, 425, 429})
+"""What a refusal says that has nothing against the report itself; so does everything from 500 on."""
 
 Count = Callable[[], Mapping[int, int]]
 """How many rooms are open now, by DP rank; it must be quick, and know of every room."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """One rung that one room reached, or failed at: `rung` is one of RUNGS; the result `passed` proves it, every other word
-    is a failure. `took`: seconds since its rung before, here."""
+class _Batch:
+    """Sent again as it is until it is answered."""
 
-    room: int
-    instance: str
-    rung: str
-    result: str
-    at: float
-    detail: str = ""
-    launch_token: str = ""
-    took: float | None = None
-
-    def as_item(self, now: float) -> dict[str, object]:
-        """JSON; rooms are text there, for they are beyond 2^53."""
-        age = min(max(now - self.at, 0.0), MAX_AGE_SECONDS)
-        return {
-            "room": str(self.room),
-            "instance": self.instance,
-            "rung": self.rung,
-            "result": self.result,
-            "age_seconds": round(age, 3),
-            "detail": self.detail,
-            "launch_token": self.launch_token,
-            **({"took_seconds": round(min(self.took, MAX_AGE_SECONDS), 6)} if self.took is not None else {}),
-        }
+    number: int
+    items: list[Evidence]
 
 
 class Reports:
@@ -77,20 +62,35 @@ class Reports:
         *,
         source: str,
         every: float = 1.0,
-        most: int = 20_000,
+        most: int = MOST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._wire, self._at, self._api, self._source = wire, control_plane, api, source[:128]
         self._every, self._clock = every, clock
-        self._evidence: deque[Evidence] = deque(maxlen=most)
+        self._backlog = Backlog(most)
+        # Made up anew, so that a process of the same name is not taken for this one.
+        self._run, self._number = secrets.token_hex(8), 0
+        self._batch: _Batch | None = None
         self._counts: dict[str, tuple[Count, str]] = {}
         self._hopeless: dict[str, float] = {}
+        self._refused: dict[str, str] = {}
         # Of rooms on their way: when their last rung was noted. The oldest go first.
         self._noted: dict[tuple[int, str], float] = {}
         self._lock = threading.Lock()
+        self._turn = asyncio.Lock()
         self._told = ""
+        self._lost = 0
         self.sent = 0
-        self.dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        """Of what was noted, what will never be told."""
+        return self._lost + self._backlog.dropped
+
+    @property
+    def waiting(self) -> int:
+        """Of what was noted, what was not taken yet."""
+        return len(self._backlog) + (len(self._batch.items) if self._batch is not None else 0)
 
     def note(
         self,
@@ -103,11 +103,14 @@ class Reports:
         launch_token: str = "",
         took: float | None = None,
     ) -> None:
-        """Never waits. May be called from any thread. `took`: since the rung before; by itself, since that one was noted."""
+        """Never waits. May be called from any thread. `took`: since the rung before; by itself, since that one was noted.
+        Raises WorkerError for what no report can say."""
         if rung not in RUNGS or not OUTCOME.fullmatch(result):
             raise WorkerError(f"evidence is about one of {', '.join(RUNGS)}, with a result in one lower-case word")
-        if len(self._evidence) == self._evidence.maxlen:
-            self.dropped += 1
+        if not 0 <= room <= MAX_ROOM or not 0 < len(instance) <= 100:
+            raise WorkerError(
+                "evidence is about a room from 0 to 2^63-1, and names its prefill in at most 100 characters"
+            )
         now, what = self._clock(), (room, instance)
         with self._lock:
             before = self._noted.pop(what, None)
@@ -117,9 +120,10 @@ class Reports:
                     del self._noted[next(iter(self._noted))]
         if took is None and before is not None:
             took = now - before
-        self._evidence.append(
-            Evidence(room, instance, rung, result, now, detail[:MOST_DETAIL], launch_token[:128], took)
-        )
+        said = detail[:MOST_DETAIL]
+        if not said.isprintable():
+            said = "".join(c if c.isprintable() else " " for c in said)
+        self._backlog.add(Evidence(room, instance, rung, result, now, said, launch_token[:128], took))
 
     def count_open(self, instance: str, count: Count, *, launch_token: str = "") -> None:
         """From now on tell how many rooms of `instance` are open here, by DP rank. Zeros count: they let a drain end."""
@@ -132,15 +136,24 @@ class Reports:
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what is there. Nothing is raised: what could not be sent stays queued, while there is room."""
-        try:
-            await self._send_counts()
-            await self._send_evidence()
-            self._told = ""
-        except WorkerError as problem:
-            if problem.sentence != self._told:
-                self._told = problem.sentence
-                log.warning("reports are not taken: %s", problem.sentence)
+        """Send what is there. Nothing is raised: what could not be sent waits, while there is room."""
+        async with self._turn:
+            try:
+                await self._send_counts()
+                await self._send_evidence()
+                self._told = ""
+            except WorkerError as problem:
+                self._backlog.put_off()
+                if problem.sentence != self._told:
+                    self._told = problem.sentence
+                    log.warning("reports are not taken: %s; %d wait", problem.sentence, self.waiting)
+
+    async def flush_all(self) -> None:
+        """Everything, however long that takes, unless nobody takes it."""
+        waiting = -1
+        while self.waiting != waiting:
+            waiting = self.waiting
+            await self.flush()
 
     async def _send_counts(self) -> None:
         items = [
@@ -152,39 +165,58 @@ class Reports:
             await self._post(OPEN_ROOMS_PATH, {"source": self._source, "open_rooms": items[start : start + MAX_ITEMS]})
 
     async def _send_evidence(self) -> None:
-        while self._evidence:
-            batch = [self._evidence.popleft() for _ in range(min(len(self._evidence), MAX_ITEMS))]
-            now = self._clock()
-            try:
-                body = {"source": self._source, "evidence": [one.as_item(now) for one in batch]}
-                if await self._post(EVIDENCE_PATH, body):
-                    self.sent += len(batch)
-                else:
-                    self.dropped += len(batch)
-            except WorkerError:
-                self._back(batch)
-                raise
-
-    def _back(self, batch: list[Evidence]) -> None:
-        """To the front again, as far as there is room; the oldest go."""
-        most = self._evidence.maxlen or 0
-        room = most - len(self._evidence)
-        self.dropped += max(0, len(batch) - room)
-        self._evidence.extendleft(reversed(batch[max(0, len(batch) - room) :]))
+        for _ in range(BATCHES_AT_ONCE):
+            if self._batch is None:
+                items = self._backlog.take(self._clock())
+                if not items:
+                    return
+                self._number += 1
+                self._batch = _Batch(self._number, items)
+            batch, now = self._batch, self._clock()
+            body = {
+                "source": self._source,
+                "batch": {"run": self._run, "number": batch.number},
+                "evidence": [one.as_item(now) for one in batch.items],
+            }
+            if not await self._post(EVIDENCE_PATH, body):
+                return
+            self._batch = None
+            self.sent += len(batch.items)
 
     async def _post(self, path: str, body: Mapping[str, object]) -> bool:
-        """False where nobody takes such reports, which is asked again a minute later."""
-        if self._hopeless.get(path, -1e9) > self._clock():
+        """False where nobody takes such reports: that is asked again a minute later, and who refuses then as well gets no
+        more of what waited. Raises WorkerError when it is to be tried again soon."""
+        since = self._hopeless.get(path)
+        if since is not None and self._clock() < since + HOPELESS_SECONDS:
             return False
         sent = {name: value for name, value in self._at.headers(**JSON_BODY).items() if name != "x-pd-instance"}
         try:
             ask = Ask("POST", path, sent, msgspec.json.encode(body))
             checked(self._api, await self._wire.ask(self._api, ask, within=SEND_SECONDS))
         except (NotFound, NotAllowed) as problem:
-            self._hopeless[path] = self._clock() + HOPELESS_SECONDS
-            log.warning("reports to %s are not taken, and dropped for a minute: %s", path, problem.sentence)
+            self._hopeless[path] = self._clock()
+            dropped = self._give_up() if since is not None and path == EVIDENCE_PATH else 0
+            log.warning("reports to %s are not taken, %d dropped: %s", path, dropped, problem.sentence)
             return False
+        except Refusal as problem:
+            if problem.status >= 500 or problem.status in LATER:
+                raise
+            dropped = self._drop_batch() if path == EVIDENCE_PATH else 0
+            if self._refused.get(path) != problem.sentence:
+                self._refused[path] = problem.sentence
+                log.warning("a report to %s was refused, %d dropped: %s", path, dropped, problem.sentence)
+            return False
+        self._hopeless.pop(path, None)
+        self._refused.pop(path, None)
         return True
+
+    def _drop_batch(self) -> int:
+        batch, self._batch = self._batch, None
+        self._lost += len(batch.items) if batch is not None else 0
+        return len(batch.items) if batch is not None else 0
+
+    def _give_up(self) -> int:
+        return self._drop_batch() + self._backlog.clear()
 
 
 def _counted(instance: str, count: Count) -> Mapping[int, int]:

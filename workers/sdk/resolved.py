@@ -116,6 +116,14 @@ class Resolved:
             return 0
         return room % self.topology.dp if self.follow_bootstrap_room else None
 
+    @property
+    def known_as(self) -> str | None:
+        """By what evidence names this prefill: its instance, or, from a server that tells none, the address of a rank."""
+        if self.instance is not None:
+            return self.instance
+        first = next(self.all_targets(), None)
+        return first.address if first is not None else None
+
     def all_targets(self) -> Iterator[Target]:
         for one in self.ranks:
             for targets in one.by_dp.values():
@@ -173,13 +181,14 @@ BODY = msgspec.json.Decoder(ResolvedBody)
 _SLOT = re.compile(r"dp([0-9]{1,5})\.cp([0-9]{1,5})\.tp([0-9]{1,5})\.pp([0-9]{1,5})")
 
 
-def question_body(instance: str, question: Question) -> bytes:
-    """The JSON of `POST /api/v1/resolve`."""
+def question_body(instance: str | None, question: Question) -> bytes:
+    """The JSON of both ways to ask. Without an instance the door goes by path, port and name as for everything else."""
     said: dict[str, Any] = dict(question.decode.said)
     if isinstance(said.get("dsv41_spec_layout"), str):
         said["dsv41_spec_layout"] = msgspec.json.decode(said["dsv41_spec_layout"])
-    asked = {"instance": instance, "decode": said, "engine_rank": question.engine_rank, "pp_rank": question.pp_rank}
-    return msgspec.json.encode({**asked, "dp": question.dp})
+    about = {"instance": instance} if instance is not None else {}
+    asked = {"decode": said, "engine_rank": question.engine_rank, "pp_rank": question.pp_rank, "dp": question.dp}
+    return msgspec.json.encode({**about, **asked})
 
 
 def read_resolved(place: Place, told: ResolvedBody, etag: str) -> Resolved:

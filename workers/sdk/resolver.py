@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 ASK_SECONDS = 5.0
 WHOLE_SECONDS = 10.0
+STALE_SECONDS = 1.0
+"""So long is waited for a confirmation of what is known already."""
+
 SKIP_SECONDS = 60.0
 MOST_KEPT = 4096
 MOST_WAITING = 1024
@@ -97,7 +100,15 @@ class Resolver:
         self._check_sulk(key, kept)
         if kept is not None and key[0] in self._sulks and self._sulks[key[0]].until > self._clock():
             return kept.resolved
-        return await self._join(key, at, within)
+        if kept is None:
+            return await self._join(key, at, within)
+        try:
+            return await self._join(key, at, min(within, STALE_SECONDS))
+        except (TimedOut, Overloaded):
+            # Whoever is slow is asked on; nobody who has an answer waits for that.
+            if self._kept.get(key) is not kept:
+                raise
+            return kept.resolved
 
     async def until_ready(
         self, question: Question, *, place: Place | None = None, instance: str | None = None, within: float

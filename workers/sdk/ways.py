@@ -40,7 +40,8 @@ async def in_one(
     headers = at.headers(**JSON_BODY)
     if known is not None:
         headers["if-none-match"] = f'"{known.identity}"'
-    body = question_body(at.instance or "default", question)
+    # The API has no other way to know which instance is meant.
+    body = question_body(at.instance or ("default" if path == API_PATH else None), question)
     answer = checked(place, await wire.ask(place, Ask("POST", path, headers, body, most=ANSWER_LIMIT), within=within))
     if answer.status == 304 and known is not None:
         return known

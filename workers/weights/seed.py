@@ -71,7 +71,8 @@ class Seed:
         for each in self._holding.held.values():
             address = remote(self._engine, self._holding.regions, each.address) if each.bytes else 0
             told[each.name] = (address, each.numel, each.element_size)
-        return told | entries(self.manifest, self._raw, self._engine.base(self._book))
+        # Ours first: who wants to know where the weights came from need not read the names of all tensors.
+        return entries(self.manifest, self._raw, self._engine.base(self._book)) | told
 
     def publish(self, client: Client, *, within: float = 60.0) -> None:
         """Until it is published. While the session of an earlier start still counts as living, it is tried again: the control

@@ -8,6 +8,7 @@ from controlplane.domain.claims import RUNGS, Knowledge, Standing
 
 from ..fields import Moment, Room
 from .base import Answer, Sentences
+from .explaining import QuestionAnswer
 
 Chars, Int, Bool = serializers.CharField, serializers.IntegerField, serializers.BooleanField
 KINDS = ["failed", "trouble", "stops", "gaps", "consumed", "expired", "unbound"]
@@ -19,6 +20,7 @@ class KeptEvidenceAnswer(Answer):
     kept = Int()
     left_out = Int(help_text="Of rooms that are not among the share that is kept, or more than there is room for.")
     unknown = Sentences(help_text="Instances that nobody knows here; what was said of them is not kept.")
+    repeated = Bool(help_text="This batch had come before, and was not counted again.")
 
 
 class RoomConclusionAnswer(Answer):
@@ -69,5 +71,6 @@ class RoomExplanationAnswer(Answer):
     proven = Int(source="ladder.proven", help_text="How many of the five rungs.")
     conclusion = RoomConclusionAnswer(source="ladder.conclusion")
     rungs = RoomRungAnswer(many=True, source="ladder.rungs")
+    answers = QuestionAnswer(many=True, help_text="The same as questions, in the order in which one would ask them.")
     timeline = RoomMomentAnswer(many=True)
     earlier = Int(help_text="Reports about earlier uses of the number; they are not weighed.")

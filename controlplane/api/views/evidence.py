@@ -9,13 +9,13 @@ from rest_framework.response import Response
 from controlplane.access.roles import READ, REPORT
 from controlplane.commands import evidence as commands
 from controlplane.domain.claims import RUNGS
-from controlplane.domain.reports import MAX_AGE_SECONDS, MAX_DETAIL, MAX_ITEMS, OUTCOME
+from controlplane.domain.reports import MAX_AGE_SECONDS, MAX_BATCH, MAX_DETAIL, MAX_ITEMS, OUTCOME, RUN
 from controlplane.queries import evidence
 from controlplane.queries.fleet import snapshot
 
 from ..answers.evidence import KeptEvidenceAnswer, RoomExplanationAnswer
 from ..bodies import Strict
-from ..fields import Choice, Number, Room, Text
+from ..fields import Choice, Number, Room, Text, Whole
 from ..view import View
 
 REPORT_BYTES = 2**20
@@ -23,7 +23,10 @@ REPORT_BYTES = 2**20
 
 class EvidenceItem(Strict):
     room = Room()
-    instance = Text(max_length=100, help_text="The prefill of the room, whoever tells of it.")
+    instance = Text(
+        max_length=100,
+        help_text="The prefill of the room, whoever tells of it; or the address of one of its ranks (`10.0.0.1:4001`).",
+    )
     rung = Choice(choices=RUNGS)
     result = serializers.RegexField(
         f"^{OUTCOME.pattern}$", trim_whitespace=False, help_text="`passed`; every other word is a failure."
@@ -43,8 +46,21 @@ class EvidenceItem(Strict):
     )
 
 
+class Batch(Strict):
+    run = serializers.RegexField(
+        f"^{RUN.pattern}$", trim_whitespace=False, help_text="Made up anew by each run of the worker's process."
+    )
+    number = Whole(min_value=1, max_value=MAX_BATCH, help_text="Of this run's batches; it only grows.")
+
+
 class Evidence(Strict):
     source = Text(max_length=128, help_text="Who tells: a name of the worker's process that stays the same.")
+    batch = Batch(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Whoever sends a batch again, because its answer was lost, numbers it: then it is counted once.",
+    )
     evidence = serializers.ListField(child=EvidenceItem(), max_length=MAX_ITEMS)
 
 
@@ -64,7 +80,8 @@ class WorkersEvidence(View):
         items = self.body["evidence"]
         for instance in {item["instance"] for item in items} or {self.who.instance or None}:
             self.permit(instance)
-        kept = commands.report_evidence(self.body["source"], items, self.now, speaker=self.who.name)
+        told = {"speaker": self.who.name, "batch": self.body["batch"]}
+        kept = commands.report_evidence(self.body["source"], items, self.now, **told)
         return self.say(KeptEvidenceAnswer.of(kept))
 
 

@@ -9,7 +9,8 @@ from rest_framework.response import Response
 
 from controlplane.access.roles import READ
 from controlplane.models import Instance
-from controlplane.queries import explain, routable
+from controlplane.queries import explain, inquiry, routable
+from controlplane.queries.fleet import snapshot
 
 from ..answers.explaining import CountsAnswer, ExplanationAnswer, RoutableAnswer, RoutablesAnswer
 from ..bodies import Paged
@@ -65,5 +66,15 @@ class Explanation(View):
     answers = {"GET": {200: ExplanationAnswer}}
 
     def get(self, request: Request, name: str) -> Response:
-        """Why an instance is, or is not, serving, in sentences: the verdict first"""
-        return self.say({"name": name, "sentences": explain.explain_instance(name, now=self.now)})
+        """Why an instance is, or is not, serving: in sentences, the verdict first; and the questions that operators ask,
+        in order, each with its answer, its age and the next step"""
+        with snapshot():
+            sentences = explain.explain_instance(name, now=self.now)
+            found = inquiry.inquire(name, now=self.now)
+        said = {
+            "name": name,
+            "sentences": sentences,
+            "conclusion": found.outcome,
+            "answers": found.answers,
+        }
+        return self.say(ExplanationAnswer.of(said))

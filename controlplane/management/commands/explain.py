@@ -1,18 +1,22 @@
-"""`manage.py explain`: whether an instance or DP group can be sent work, and why not; or that of the whole fleet."""
+"""`manage.py explain`: whether an instance, a DP group or the fleet can be sent work, and why not; or where a room stopped."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from controlplane.domain.errors import Refused
+from controlplane.domain.questions import Answer, Inquiry
 from controlplane.domain.routable import Reason, Verdict
-from controlplane.management.documents import verdict_document
+from controlplane.management.documents import inquiry_document, room_way_document, verdict_document
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, local
+from controlplane.management.questions import HEADINGS, question_lines
 from controlplane.management.repeating import Print, watch
-from controlplane.queries import routable
+from controlplane.queries import inquiry, routable
+from controlplane.queries.evidence import evidence, read_room
 from controlplane.queries.explain import explain_instance
 from controlplane.queries.fleet import snapshot
 from controlplane.queries.routable import RoutableRow
@@ -20,11 +24,17 @@ from controlplane.queries.wording import ago
 
 
 class Command(OperatorCommand):
-    help = "Say whether an instance can be sent work, and the whole story of why or why not. Exit code 1: it cannot."
+    help = (
+        "Say whether an instance can be sent work, and the whole story of why or why not; or where a room stopped. Exit code 1:"
+        " it cannot, or something about the room says no."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", nargs="?", metavar="NAME", help="the instance")
         parser.add_argument("--routable", action="store_true", help="a line for every instance and DP group instead")
+        parser.add_argument(
+            "--room", metavar="ROOM", help="instead: how far the way of a room is proven, and where it stopped"
+        )
         parser.add_argument("--dp", type=int, metavar="GROUP", help="only this DP group")
         parser.add_argument(
             "--gateway", metavar="NAME", help="as this gateway (or router:NAME) has it, not all together"
@@ -33,13 +43,14 @@ class Command(OperatorCommand):
         self.add_json(parser, what="one JSON document (with --watch, one a line)")
 
     def operate(self, options: dict[str, Any]) -> int:
-        if bool(options["name"]) == options["routable"]:
-            raise Refused("name an instance, or say --routable", code="malformed")
+        if (options["name"] is not None) + options["routable"] + (options["room"] is not None) != 1:
+            raise Refused("name an instance, or say --routable or --room ROOM", code="malformed")
         code = OK
+        ask = self._room if options["room"] is not None else self._fleet if options["routable"] else self._instance
 
         def look(now: float) -> tuple[Any, Print]:
             nonlocal code
-            code, content, show = self._fleet(options, now) if options["routable"] else self._instance(options, now)
+            code, content, show = ask(options, now)
             return content, lambda: self._show(show, now, options)
 
         if options["watch"]:
@@ -59,6 +70,7 @@ class Command(OperatorCommand):
         with snapshot():
             row = routable.instance(name, now=now, gateway=options["gateway"])
             story = explain_instance(name, now=now)
+            found = inquiry.inquire(name, now=now)
         verdict = row.of(dp)
         what = name if dp is None else f"DP group {dp} of {name}"
         document = {
@@ -66,6 +78,7 @@ class Command(OperatorCommand):
             "dp": dp,
             **verdict_document(verdict),
             "explanation": story,
+            **inquiry_document(found),
             "groups": [{"dp": group.group, **verdict_document(group.verdict)} for group in row.groups if dp is None],
         }
 
@@ -79,8 +92,36 @@ class Command(OperatorCommand):
             self.say()
             for sentence in story:
                 self.say(sentence)
+            if dp is None:
+                self._inquiry(found, now)
 
-        return (OK if verdict.routable else NOTHING), _content(verdict, row), show
+        return (OK if verdict.routable else NOTHING), [*_content(verdict, row), _asked(found.answers)], show
+
+    def _room(self, options: dict[str, Any], now: float) -> tuple[int, Any, Print]:
+        with snapshot():
+            found = evidence(read_room(options["room"]), now=now)
+        end = found.ladder.conclusion
+
+        def show() -> None:
+            if options["json"]:
+                self.print_json(room_way_document(found))
+                return
+            self.table(list(HEADINGS), question_lines(found.answers, now))
+            self.say()
+            self.say(f"{end.head} {end.sentence}")
+            if end.next:
+                self.say(f"Next: {end.next}")
+
+        failed = any(answer.is_cause for answer in found.answers)
+        return (NOTHING if failed else OK), [end.kind, end.head, _asked(found.answers)], show
+
+    def _inquiry(self, found: Inquiry, now: float) -> None:
+        self.say()
+        self.table(list(HEADINGS), question_lines(found.answers, now))
+        self.say()
+        self.say(f"{found.outcome.head} {found.outcome.sentence.rstrip('.')}.")
+        if found.outcome.next:
+            self.say(f"Next: {found.outcome.next}")
 
     def _fleet(self, options: dict[str, Any], now: float) -> tuple[int, Any, Print]:
         rows = [row for row in routable.instances(now=now, gateway=options["gateway"]) if not row.instance.retired]
@@ -142,6 +183,10 @@ def _content(verdict: Verdict, row: RoutableRow) -> Any:
         [(group.group, group.verdict.routable, group.verdict.because) for group in row.groups],
         [(drain.id, drain.progress, drain.blockers) for drain in row.instance.drains],
     ]
+
+
+def _asked(answers: Sequence[Answer]) -> Any:
+    return [(answer.key, answer.verdict.value, answer.code) for answer in answers]
 
 
 def _lines(row: RoutableRow) -> list[list[str]]:

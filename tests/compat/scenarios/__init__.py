@@ -34,6 +34,7 @@ SCENARIOS: dict[str, Callable[..., Iterator[Any]]] = {
     "tenancy": tenancy.name_an_instance_in_bootstrap_host,
     "weights": weights.register_and_load,
     "operating": operating.register_and_restart,
+    "gave_up": operating.register_and_give_up,
     "one_by_one": operating.register_one_by_one,
     "observed": observed.register_restart_and_die,
     "observed_double_count": observed.count_one_rank_twice,

@@ -40,7 +40,7 @@ def test_what_a_worker_reports_is_what_people_are_told():
     said = worker.post(
         "workers/evidence", {"source": "d/1", "evidence": [*told, {**item("resolved"), "instance": "ghost"}]}
     )
-    assert said.json == {"kept": 2, "left_out": 0, "unknown": ["ghost"]}
+    assert said.json == {"kept": 2, "left_out": 0, "unknown": ["ghost"], "repeated": False}
     assert RoomReport.objects.using(TRAFFIC).first().speaker.endswith("robot")
     found = worker.get(f"explain/room/{ROOM}")
     assert found.status == 200, found
@@ -66,6 +66,21 @@ def test_an_item_that_makes_no_sense_is_pointed_at_and_nothing_is_kept():
     assert worker.post("workers/evidence", {"evidence": []}).status == 400
     assert not RoomReport.objects.using(TRAFFIC).exists()
     assert worker.post("workers/evidence", {"source": "w", "evidence": []}).json["kept"] == 0
+
+
+def test_a_batch_whose_answer_was_lost_is_sent_again_and_counted_once():
+    serving()
+    worker = Api(token=token_of("report"))
+    body = {"source": "w", "batch": {"run": "0123456789abcdef", "number": 1}, "evidence": [item("resolved")]}
+    assert worker.post("workers/evidence", body).json["repeated"] is False
+    # It is older by now, which makes no other batch of it.
+    again = worker.post("workers/evidence", body | {"evidence": [item("resolved") | {"age_seconds": 60.0}]})
+    assert again.json == {"kept": 1, "left_out": 0, "unknown": [], "repeated": True}
+    assert RoomReport.objects.using(TRAFFIC).count() == 1
+    assert worker.post("workers/evidence", body | {"batch": None}).json["repeated"] is False
+    for wrong in ({"run": "x", "number": 1}, {"run": "0123456789abcdef", "number": 0}, {"run": "0123456789abcdef"}):
+        refused = worker.post("workers/evidence", body | {"batch": wrong})
+        assert refused.status == 400 and refused.json["errors"][0]["pointer"].startswith("/batch/"), refused.json
 
 
 def test_a_token_of_one_instance_tells_of_rooms_of_that_one_alone():

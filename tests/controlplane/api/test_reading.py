@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from controlplane.commands import instances
 from controlplane.databases import FACTS, READER
 from controlplane.domain.contact import Contact
+from controlplane.domain.inquiry import KEYS
 from controlplane.domain.topology import Topology
 from controlplane.ledger.append import NewEvent, append
 from controlplane.models import EngineInfo, RoomBinding, RoomCollision
@@ -237,6 +238,20 @@ def test_why_is_told_in_sentences(viewer):
     assert row["because"].startswith("launch 1 is not complete")
     assert {reason["fact"] for reason in row["reasons"]} == {"registration", "health", "intent", "breaker"}
     assert viewer.get("explain/routable", {"routable": "true"}).json["items"] == []
+
+
+def test_why_is_told_as_questions_in_order_beside_the_sentences(viewer):
+    World().launch(DP2_TP2, first_port=4000, skip=1)
+    said = viewer.get("explain/instance/prefill-a").json
+    assert list(said) == ["name", "sentences", "conclusion", "answers"]
+    assert [answer["key"] for answer in said["answers"]] == list(KEYS)
+    end = said["conclusion"]
+    assert (end["key"], end["code"], end["also"]) == ("registered", "never", [])
+    assert "nobody has registered as dp1 tp1" in end["sentence"] and end["next"]
+    answers = {answer["key"]: answer for answer in said["answers"]}
+    assert answers["engine"]["verdict"] == "not_observed" and answers["engine"]["at"] is None
+    assert answers["registered"]["at"].endswith("Z") and answers["registered"]["old"] is False
+    assert viewer.get("explain/instance/nobody").status == 404
 
 
 def _rfc3339(at: float) -> str:

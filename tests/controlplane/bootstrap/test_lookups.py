@@ -44,12 +44,32 @@ def test_who_waits_is_told_of_when_it_is_answered_and_before_when_that_takes_lon
     assert seen.rows(110.0) == [(1, 8, 100.0, "a", 109.0)]
 
 
-def test_who_never_is_answered_is_forgotten(monkeypatch):
+def test_who_never_is_answered_is_forgotten_and_counted():
     seen = at()
     seen.asked(1, "a", [7], {}, 100.0)
-    assert len(seen.rows(106.0)) == 1 and seen.rows(701.0) == []
-    seen.asked(1, "a", [7], {7: 0}, 702.0)
+    assert len(seen.rows(106.0)) == 1 and (seen.waiting, seen.given_up) == (1, 0)
+    assert seen.rows(701.0) == [] and (seen.waiting, seen.given_up) == (0, 1)
+    assert seen.asked(1, "a", [7], {7: 0}, 702.0) == []
     assert seen.rows(703.0) == [(1, 7, 702.0, "a", 702.0)]
+
+
+def test_for_how_long_a_room_was_waited_for_is_told_once_also_when_that_took_long():
+    seen = at()
+    assert seen.asked(1, "a", [7, 8, 9], {9: 0}, 100.0) == [] and seen.waiting == 2
+    assert seen.asked(1, "b", [7, 9], {7: 0, 9: 0}, 102.5) == [2.5]
+    assert seen.asked(2, "a", [8], {8: 0}, 103.0) == [], "another instance has rooms of its own"
+    seen.rows(106.0)
+    assert seen.asked(1, "a", [8], {8: 0}, 107.0) == [7.0] and seen.asked(1, "a", [8], {8: 0}, 108.0) == []
+    assert (seen.waiting, seen.given_up) == (0, 0)
+
+
+def test_no_more_rows_than_can_be_stored_come_at_a_time_and_nobody_s_wait_is_lost(monkeypatch):
+    monkeypatch.setattr(lookups, "MOST_ROWS", 3)
+    seen = at()
+    seen.asked(1, "a", range(5), {}, 100.0)
+    assert [row[1] for row in seen.rows(106.0)] == [0, 1, 2] and [row[1] for row in seen.rows(108.0)] == [3, 4]
+    assert seen.asked(1, "a", range(5), dict.fromkeys(range(5), 0), 109.0) == [9.0] * 5
+    assert len(seen.rows(110.0)) == 3 and seen.left_out == 2
 
 
 def test_no_more_is_kept_than_can_be_stored_and_what_waited_comes_first(monkeypatch):
@@ -57,7 +77,7 @@ def test_no_more_is_kept_than_can_be_stored_and_what_waited_comes_first(monkeypa
     seen = at()
     many = list(range(AT_ONCE + 50))
     seen.asked(1, "a", list(range(5000, 5020)), {}, 99.0)
-    assert seen.left_out == 10
+    assert (seen.left_out, seen.given_up) == (10, 10)
     seen.asked(1, "a", many, dict.fromkeys(many, 0), 100.0)
     seen.asked(1, "a", [5000], {5000: 0}, 101.0)
     rows = seen.rows(101.0)

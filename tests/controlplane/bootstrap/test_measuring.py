@@ -12,6 +12,7 @@ from controlplane.bootstrap import measuring
 from controlplane.bootstrap.commits import Commits
 from controlplane.bootstrap.fleet import Fleet, Instance
 from controlplane.bootstrap.listeners import Listeners
+from controlplane.bootstrap.lookups import Lookups
 from controlplane.bootstrap.tally import PATIENCE_SECONDS, Tally
 from controlplane.domain.directory import Directory
 from controlplane.probes.timing import Timing
@@ -25,6 +26,7 @@ def leader(**parts: Any) -> Any:
         "token": 7,
         "fleet": fleet,
         "kv_door": SimpleNamespace(tally=parts.pop("tally", Tally())),
+        "lookups": SimpleNamespace(waiting=0, given_up=0),
         "listeners": SimpleNamespace(connections=[], limit=100, closed_for_room=0),
         "recorder": SimpleNamespace(commits=Commits()),
         "rooms": SimpleNamespace(commits=Commits(), bound=0, expired=0, collisions=0, reused=0),
@@ -61,11 +63,14 @@ async def test_connections_that_were_closed_for_room_are_counted():
 def test_waits_that_nobody_ends_are_given_up_and_counted():
     tally = Tally()
     tally.hosts.missed("p", ["10.0.0.1"], 100.0)
-    tally.asked_for_rooms(1, [7, 8], {8}, 100.0)
-    said = scrape(tally=tally)
+    lookups = Lookups(SimpleNamespace(), share=1.0)  # type: ignore[arg-type]
+    lookups.asked(1, "10.0.0.9", [7, 8], {8: 0}, 100.0)
+    said = scrape(tally=tally, lookups=lookups)
     assert said.value("pdcp_waiting", phase="topology") == said.value("pdcp_waiting", phase="room") == 1
     tally.let_go(100.0 + PATIENCE_SECONDS)
-    said = scrape(tally=tally)
+    lookups.rows(106.0)
+    lookups.rows(100.0 + PATIENCE_SECONDS)
+    said = scrape(tally=tally, lookups=lookups)
     for phase in ("topology", "room"):
         assert said.value("pdcp_waiting", phase=phase) == 0
         assert said.value("pdcp_waits_given_up_total", phase=phase) == 1

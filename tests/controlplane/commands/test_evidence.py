@@ -10,7 +10,7 @@ from controlplane.domain.errors import Refused
 from controlplane.ledger.failures import FencedOut
 from controlplane.ledger.store import RoomStore
 from controlplane.metrics.web import REPORTED_RUNGS, RUNG_SECONDS
-from controlplane.models import Instance, RoomLookup, RoomReport
+from controlplane.models import Instance, ReportBatch, RoomLookup, RoomReport
 from tests.controlplane.commands.on_backend import on_backend
 from tests.controlplane.metrics.scraping import Scrape
 
@@ -144,3 +144,72 @@ def test_look_ups_are_stored_by_who_leads_and_answers_that_never_came_too():
     assert list(kept) == [(7, NOW, "10.0.0.9", NOW + 2), (2**63 - 1, NOW, "2001:db8::9", None)]
     with pytest.raises(FencedOut):
         store.keep_lookups(-1, [(1, 8, NOW, "10.0.0.9", None)])
+
+
+def in_batch(number: int, *, run: str = "run-of-w1", source: str = "w", items: list | None = None) -> evidence.Kept:
+    batch = {"run": run, "number": number}
+    return evidence.report_evidence(source, items or [item(took_seconds=0.5)], NOW + number, batch=batch)
+
+
+def test_a_batch_that_comes_again_or_late_is_kept_once_and_counted_once():
+    def counted() -> tuple[float, float]:
+        said = Scrape.here([*REPORTED_RUNGS.samples(), *RUNG_SECONDS.samples()])
+        return (
+            said.value("pdcp_reported_rungs_total", rung="resolved", result="passed"),
+            said.value("pdcp_reported_rung_seconds_count", rung="resolved"),
+        )
+
+    before = counted()
+    assert in_batch(1) == evidence.Kept(1, 0)
+    assert in_batch(1) == evidence.Kept(1, 0, repeated=True)
+    assert in_batch(3) == evidence.Kept(1, 0)
+    assert in_batch(2) == evidence.Kept(0, 0, repeated=True), (
+        "it came late: nobody sends one before the other was taken"
+    )
+    # Another run, or another worker that made up the same word, has batches of its own.
+    assert not in_batch(1, run="run-of-w2").repeated and not in_batch(1, source="v").repeated
+    assert len(rows()) == 4
+    assert [after - was for after, was in zip(counted(), before, strict=True)] == [4, 4]
+    assert not evidence.report_evidence("w", [item()], NOW).repeated
+
+
+def test_a_batch_that_could_not_be_stored_is_new_when_it_comes_again(monkeypatch):
+    def fails(*_):
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(evidence, "store", fails)
+        with pytest.raises(OSError, match="the disk is full"):
+            in_batch(1)
+    assert in_batch(1) == evidence.Kept(1, 0) and len(rows()) == 1
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        ({"run": "short", "number": 1}, "batch.run must be 8 to 32"),
+        ({"run": "with space", "number": 1}, "batch.run must be"),
+        ({"run": "long-enough", "number": 0}, "batch.number must be a whole number from 1"),
+        ({"run": "long-enough", "number": True}, "batch.number must be"),
+        ({"run": "long-enough", "number": 2**60}, "batch.number must be"),
+        ({}, "batch.run must be"),
+    ],
+)
+def test_a_batch_that_cannot_be_told_from_others_is_refused(batch, said):
+    with pytest.raises(Refused, match=said):
+        evidence.report_evidence("w", [item()], NOW, batch=batch)
+    assert rows() == []
+
+
+def test_runs_of_which_nothing_was_heard_for_as_long_as_evidence_is_kept_are_forgotten_and_so_are_too_many(
+    knob, monkeypatch
+):
+    knob("PDCP_KEEP_EVIDENCE_DAYS", 1)
+    for number in range(1, 5):
+        evidence.report_evidence("w", [item()], NOW + number, batch={"run": f"run-number-{number}", "number": 1})
+    evidence.forget_old(now=NOW + DAY + 2.5)
+    left = ReportBatch.objects.using(TRAFFIC).order_by("received_at").values_list("run", flat=True)
+    assert list(left) == ["run-number-3", "run-number-4"]
+    monkeypatch.setattr(evidence, "MOST_RUNS", 1)
+    evidence.forget_old(now=NOW + 5)
+    assert list(left.all()) == ["run-number-4"]

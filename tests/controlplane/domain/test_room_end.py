@@ -141,3 +141,13 @@ def test_few_of_many_workers_are_quoted_those_with_trouble_first():
 @pytest.mark.parametrize("module", [claims, evidence, reports, room_end, room_timeline])
 def test_examples_hold(module):
     assert doctest.testmod(module).failed == 0
+
+
+def test_whoever_says_why_is_believed_before_whoever_says_that_the_other_side_gave_up_a_moment_earlier():
+    gave_up = said("verified", "failed", at=101.0, who="p/1", detail="the decode rank gave the room up")
+    why = said("verified", "other_room", at=101.4, detail="the metadata is of room 10, not of 9")
+    assert end(gave_up, why).sentence == (
+        "d/1 reports other room at 00:01:41 UTC, with p: the metadata is of room 10, not of 9."
+    )
+    late = replace(why, at=104.0)
+    assert end(gave_up, late).sentence.startswith("p/1 reports failed"), "by then it may be another use of the number"

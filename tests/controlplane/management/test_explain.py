@@ -5,6 +5,7 @@ import time
 
 from controlplane.commands import drains, gateways, instances, intent
 from controlplane.domain.topology import Topology
+from controlplane.models import RoomBinding, RoomReport
 from tests.controlplane.queries.world import World
 from tests.support.processes import Child
 
@@ -29,6 +30,37 @@ def test_a_routable_instance_has_a_reason_for_each_fact_and_its_story(alone):
         ["breaker", "yes"],
     ]
     assert lines[8].startswith("prefill-a is serving: launch 1, 4 ranks")
+
+
+def test_the_questions_come_last_with_their_conclusion_and_the_next_step(alone):
+    world = serving()
+    world.refuse(4003)
+    lines = alone.run("explain", "prefill-a").stdout.splitlines()
+    table = next(place for place, line in enumerate(lines) if line.startswith("QUESTION"))
+    assert lines[table + 1].startswith("Is the directory up?")
+    assert any(line.startswith("Does its engine answer?") and "not observed" in line for line in lines[table:])
+    assert lines[-2].startswith("Did every rank register? No. 3 of 4 ranks are registered; dp1 tp1 at 10.0.0.1:4003 is")
+    assert lines[-1].startswith("Next: Look on that host what ended it")
+    _, document = alone.json("explain", "prefill-a")
+    assert document["conclusion"]["code"] == "dead" and document["answers"][0]["key"] == "directory"
+    assert "QUESTION" not in alone.run("explain", "prefill-a", "--dp", "0").stdout
+
+
+def test_a_room_is_asked_about_in_the_same_way(alone):
+    world, now = serving(), time.time()
+    RoomBinding.objects.create(instance_id=world.row.pk, room=7, dp=1, expires_ms=int((now + 60) * 1000))
+    lines = alone.run("explain", "--room", "7").stdout.splitlines()
+    assert lines[0].split() == ["QUESTION", "ANSWER", "SEEN", "WHY"]
+    assert lines[1].startswith("Is it clear who holds it?") and "prefill-a dp1 holds it" in lines[1]
+    assert lines[-1].startswith("Stops at registered.")
+    report = {"room": 7, "instance": "prefill-a", "source": "d/1", "at": now, "received_at": now}
+    RoomReport.objects.create(**report, rung="verified", result="other_room", detail="the metadata is of room 8")
+    done = alone.run("explain", "--room", "7")
+    assert done.returncode == 1 and done.stdout.splitlines()[-1].startswith("Next: Nothing was consumed.")
+    _, document = alone.json("explain", "--room", "7")
+    assert document["conclusion"]["kind"] == "failed" and document["room"] == "7"
+    assert [a["code"] for a in document["answers"] if a["verdict"] == "no"] == ["other_room"]
+    assert alone.run("explain", "--room", "x").stderr.startswith("error: a room is a whole number")
 
 
 def test_who_is_not_routable_says_why_and_the_exit_code_says_so_too(alone):
@@ -101,9 +133,9 @@ def test_the_json_of_an_instance_has_intents_drains_and_breakers(alone):
 
 
 def test_a_name_or_the_fleet_but_not_both_or_neither(alone):
-    for arguments in (("explain",), ("explain", "a", "--routable")):
+    for arguments in (("explain",), ("explain", "a", "--routable"), ("explain", "a", "--room", "7")):
         done = alone.run(*arguments)
-        assert done.returncode == 2 and "error: name an instance, or say --routable" in done.stderr
+        assert done.returncode == 2 and "error: name an instance, or say --routable or --room ROOM" in done.stderr
     assert alone.run("explain", "ghost").stderr == "error: no instance is named ghost\n"
 
 

@@ -166,6 +166,15 @@ def test_refusals_are_told_for_ten_minutes_and_one_instance_once():
     assert told(now=later) == {}
 
 
+def test_a_request_that_names_nobody_is_told_of_the_listener_that_many_share():
+    serving()
+    data = {"what": "PUT /route", "source": "10.0.0.9", "sentence": "2 instances share this listener (a, b): name one"}
+    record(lambda: (None, [NewEvent("registration.refused", "", data)]))
+    ((key, concern),) = told().items()
+    assert key == "refused shared listener" and concern.what == "was asked without a name"
+    assert "10.0.0.9: 2 instances share this listener" in concern.why
+
+
 def test_without_a_leader_that_comes_first_and_what_was_known_stays():
     world = serving()
     world.refuse(4000)

@@ -10,7 +10,7 @@ from controlplane.commands import instances
 from controlplane.databases import FACTS, READER
 from controlplane.domain.contact import Contact
 from controlplane.domain.topology import Slot, Topology
-from controlplane.models import EngineInfo, Lease
+from controlplane.models import EngineHealth, EngineInfo, Lease
 from controlplane.queries.explain import explain_instance
 from tests.controlplane.queries.world import World
 
@@ -74,6 +74,16 @@ def test_an_instance_nobody_registered_in_says_so_by_its_role():
     row = {"instance_id": fleet_id("s"), "rank": 0, "epoch": 1, "session": "h:1", "digest": "x", "tensors": 1}
     EngineInfo.objects.using(FACTS).create(**row, total_bytes=1, state="live", at=1.0)
     assert told(name="s") == ["s has no ranks registered; 1 session of engine info is served."]
+
+
+@pytest.mark.parametrize(
+    ("state", "first"), [("down", "d takes no requests: its engine is down."), ("late", "d is a decode")]
+)
+def test_of_a_decode_whose_engine_takes_no_requests_that_is_said_first(state, first):
+    instances.add("d", role="decode", engine_url="http://10.0.0.9:30000", actor="anna")
+    known = {"at": "http://10.0.0.9:30000", "state": state, "why": "refused", "since": 1.0, "asked_at": 2.0}
+    EngineHealth.objects.using(FACTS).create(instance_id=fleet_id("d"), **known)
+    assert told(name="d")[0].startswith(first)
 
 
 def fleet_id(name: str) -> int:

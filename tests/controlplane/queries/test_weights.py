@@ -148,9 +148,9 @@ def test_the_number_of_queries_does_not_grow_with_instances_or_ranks():
             weights.published()
         return sum("SELECT" in query["sql"] for query in captured)
 
-    assert selects() == 2
+    assert selects() == 3
     for number in range(4):
         made = seed(f"s{number}").pk
         for rank in range(0, 20, 2):
             publish(made, rank)
-    assert selects() == 2
+    assert selects() == 3

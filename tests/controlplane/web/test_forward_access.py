@@ -78,6 +78,7 @@ async def test_reads_are_for_the_networks_that_may_read_and_engine_info_for_toke
             await client.get(f"{through}/route"),
             await client.get(f"{through}/health"),
             await client.post(f"{through}/query_dp_ranks", json={"bootstrap_rooms": [1]}),
+            await client.post(f"{through}/pd/v1/resolve", json={"decode": {"tp_size": 1}}),
         ):
             assert (answer.status_code, answer.text) == (403, "127.0.0.1 may not read here (PDCP_READ_NETWORKS)")
         info = f"{through}/get_transfer_engine_info?rank=0"

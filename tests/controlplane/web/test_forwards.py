@@ -87,6 +87,37 @@ async def test_the_wires_answer_through_the_web_process_as_they_do_directly(serv
         assert (await client.head(f"{through}/health")).status_code == 200
 
 
+async def test_a_decode_resolves_through_the_web_process_in_one_round_trip_and_is_told_when_nothing_changed(served):
+    async with web(served) as address, httpx.AsyncClient(timeout=60) as client:
+        through = f"{base(address)}/i/p"
+        asks = {"decode": {"tp_size": 1, "is_mla": False}}
+        not_yet = await client.post(f"{through}/pd/v1/resolve", json=asks)
+        assert (not_yet.status_code, "p is not known" in not_yet.text) == (404, True)
+        await client.put(f"{through}/route", json=row(port=4000))
+        found = await client.post(f"{through}/pd/v1/resolve", json=asks)
+        assert found.status_code == 200 and found.json()["ranks"][0]["groups"][0]["targets"][0]["address"].endswith(
+            ":4000"
+        )
+        direct = await client.post(f"{served.kv_url}/i/p/pd/v1/resolve", json=asks)
+        assert (found.content, found.headers["etag"]) == (direct.content, direct.headers["etag"])
+        same = await client.post(
+            f"{through}/pd/v1/resolve", json=asks, headers={"if-none-match": found.headers["etag"]}
+        )
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", found.headers["etag"])
+        wrong = await client.post(f"{through}/pd/v1/resolve", json={"decode": 7})
+        assert (wrong.status_code, wrong.text) == (400, "decode: expected object, got int")
+
+
+async def test_the_sdk_resolves_at_the_one_url_of_the_web_process(served):
+    from workers.sdk import AsyncClient, ControlPlane, Question, read_decode
+
+    async with web(served) as address, httpx.AsyncClient(timeout=60) as client:
+        await client.put(f"{base(address)}/i/p/route", json=row(port=4000))
+        async with AsyncClient(ControlPlane.at(f"{base(address)}/i/p")) as worker:
+            found = await worker.resolve(Question(read_decode({"tp_size": 1, "is_mla": False})), within=30)
+        assert (found.instance, found.launch, found.targets(0)[0].port) == ("p", 1, 4000)
+
+
 async def test_engine_info_passes_through_to_the_last_digit(served):
     info = {"session_id": "10.0.0.1:9999", "weights_info_dict": {f"w{i}": [2**63 - 1 - i, i, 2] for i in range(5000)}}
     async with web(served) as address, httpx.AsyncClient(timeout=60) as client:

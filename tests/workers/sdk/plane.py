@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.plugin import Backend
 from tests.support.processes import Bootstrap, manage
@@ -41,15 +42,25 @@ class RealPlane:
 
 
 @contextmanager
-def real_plane(template: Path, directory: Path, *, web: bool = True, **knobs: object) -> Iterator[RealPlane]:
-    """Probes nobody, so that launches complete at once, unless `knobs` say otherwise."""
+def real_plane(
+    template: Path,
+    directory: Path,
+    *,
+    web: bool = True,
+    web_port: int | None = None,
+    first: Callable[[RealPlane], None] | None = None,
+    **knobs: Any,
+) -> Iterator[RealPlane]:
+    """Probes nobody, so that launches complete at once, unless `knobs` say otherwise. `first` is called before it starts."""
     data = directory / "data"
     shutil.copytree(template, data)
     backend = Backend("sqlite", data)
     bootstrap = Bootstrap(backend.env, log=directory / "bootstrap.log", **{"PDCP_PROBE_NETWORKS": "none", **knobs})
-    plane = RealPlane(backend, bootstrap, Web(backend.env, log=directory / "web.log"))
+    plane = RealPlane(backend, bootstrap, Web(backend.env, log=directory / "web.log", port=web_port))
     try:
         with_admin(backend)
+        if first is not None:
+            first(plane)
         bootstrap.start()
         if web:
             plane.web.start()

@@ -37,6 +37,33 @@ def test_ranks_are_kept_registered_while_the_caller_does_nothing_for_it(serve):
         assert directory.rows
 
 
+def test_ranks_that_are_released_are_kept_no_longer_and_others_are(serve):
+    directory = Directory()
+    ranks = [Rank(rank_ip="127.0.0.1", rank_port=port, page_size=64) for port in (41000, 41001)]
+    with Client(at(serve(directory.answer).place)) as client:
+        released = client.register([ranks[0]], lease_seconds=0.3, worker="w/0", token="other")
+        assert released.wait(within=GENEROUS).is_registered
+        released.release()
+        released.release()
+        kept = client.register([ranks[1]], lease_seconds=0.3, worker="w/1")
+        assert kept.wait(within=GENEROUS).is_registered
+        directory.restart()
+        end = time.monotonic() + GENEROUS
+        while not directory.rows and time.monotonic() < end:
+            time.sleep(0.02)
+        assert [row["rank_port"] for row in directory.rows.values()] == [41001]
+
+
+def test_whoever_is_in_a_hurry_closes_in_time_at_a_server_that_hangs(serve):
+    place = serve(lambda heard: HANG).place
+    client = Client(ControlPlane(place, place, place), watch=False)
+    client.note(7, "p", "registered")
+    begun = time.monotonic()
+    client.close(within=0.4)
+    client.close()
+    assert (time.monotonic() - begun) / slowness() < 1.0
+
+
 def test_many_threads_share_one_client(serve):
     server = serve(filled(tp=2, dp=2).answer)
     problems, found = [], []

@@ -195,3 +195,13 @@ def test_loopback_is_not_advertised_to_a_control_plane_elsewhere():
     check_advertised(ControlPlane(afar, afar), ranks(ip="10.0.1.10"))
     with pytest.raises(NotAdvertisable, match=r"127\.0\.0\.1 is loopback"):
         check_advertised(ControlPlane(afar, afar), ranks())
+
+
+async def test_a_rank_whose_launch_nobody_knows_goes_without_a_token(serve):
+    plane = Plane()
+    server = serve(plane.answer)
+    async with keeping(server.place, token="") as keeper:
+        assert (await keeper.registered(within=30)).is_registered
+        await soon(lambda: plane.beats)
+    assert all("x-pd-generation" not in heard.headers for heard in server.heard)
+    assert plane.beats[0]["generation"] is None

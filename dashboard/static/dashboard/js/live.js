@@ -1,6 +1,6 @@
 // Hears of changes, asks again for the parts of this page that they touch, and says in the pill how old the page is.
 import { morphPart } from './morph.js';
-import { asOf, names, named, read, touched } from './parts.js';
+import { again, asOf, names, named, read, touched } from './parts.js';
 import { paintPill } from './pill.js';
 import { Refetch } from './refetch.js';
 import { Feed } from './socket.js';
@@ -26,6 +26,7 @@ class Live {
     this.unsureSince = null;
     this.tickedAt = Date.now();
     this.open = new Set();
+    this.againAt = new Map();
     this.refetch = new Refetch({
       held: () => this.paused || document.hidden || this.signedOut || this.gone || Boolean(asOf()),
       on: {
@@ -159,6 +160,11 @@ class Live {
     // What time alone changes, nobody tells: look now and then. And while no socket tells anything, look often.
     const often = this.socket !== 'open' || this.behind;
     if (now() - this.lookedAt > (often ? POLL : SLOW)) this.all();
+    for (const [name, every] of again()) {
+      if (now() - Math.max(this.lookedAt, this.againAt.get(name) ?? 0) < every) continue;
+      this.againAt.set(name, now());
+      this.refetch.want([name]);
+    }
     this.paint();
   }
 

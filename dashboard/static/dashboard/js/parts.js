@@ -10,6 +10,12 @@ export function touched(events) {
   return parts().filter(part => touches(part.dataset.on)).map(part => part.dataset.part);
 }
 
+// What no event tells of: `data-again="2"` in a part asks for it anew every two seconds, for as long as its answers say so.
+export const again = () => parts().flatMap(part => {
+  const every = Number(part.querySelector('[data-again]')?.dataset.again ?? 0);
+  return every > 0 ? [[part.dataset.part, every * 1000]] : [];
+});
+
 export function read(cursor) {
   const [ledger, revision] = cursor.split(':');
   return [ledger, Number(revision)];
