@@ -23,7 +23,16 @@ SECTIONS = (
     ("Fleet", ("Instance", "Rank", "Launch", "GroupIntent", "Drain", "EngineHealth", "Suspicion", "Request")),
     (
         "Engine info and rooms",
-        ("EngineInfo", "EngineBody", "RoomBinding", "RoomCollision", "RoomReuse", "RoomReport", "RoomLookup", "ReportBatch"),
+        (
+            "EngineInfo",
+            "EngineBody",
+            "RoomBinding",
+            "RoomCollision",
+            "RoomReuse",
+            "RoomReport",
+            "RoomLookup",
+            "ReportBatch",
+        ),
     ),
     ("Gateways and routers", ("Gateway", "Breaker", "OpenRooms", "OutcomeCount", "Router", "RouterMember")),
     ("History", ("Alarm", "AlarmNotice", "Event", "Attempt", "LogEntry")),
