@@ -11,8 +11,8 @@ from controlplane.supervisor import lockfile, ports
 from .plan import PORTS
 
 HOST = "127.0.0.1"
-LOWEST, HIGHEST = 20_000, 32_000
-"""Below the range from which systems take ports for outgoing connections."""
+LOWEST, HIGHEST = 10_000, 14_900
+"""Below the ranges from which systems take ports for outgoing connections, and Mooncake its own."""
 TRIES = 50
 
 

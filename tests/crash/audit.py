@@ -51,6 +51,11 @@ class Database:
             digest: bytes(body) for digest, body in read("SELECT digest, compressed FROM controlplane_enginebody")
         }
         self.beats: dict[str, float] = dict(read("SELECT worker, seen_at FROM controlplane_workerlease"))
+        # Answered OK, and kept until their address is asked once more: the kernel gave them the port of a dead rank.
+        self.late: dict[str, set[Address]] = {
+            name: {(put["ip"], put["port"]) for put in json.loads(text)["puts"]}
+            for name, text in read("SELECT name, late FROM controlplane_instance WHERE late <> ''")
+        }
         self.debts: set[str] = {
             row[0] for row in read("SELECT name FROM controlplane_instance WHERE debt_since IS NOT NULL")
         }
@@ -194,10 +199,10 @@ def check_registrations(storm: Storm, database: Database) -> list[str]:
         }
         sent = [attempt for attempt in attempts if attempt.sent]
         for attempt in sent[-1:]:
-            wrong += _missing(name, attempt, open_rows)
+            wrong += _missing(name, attempt, open_rows, database)
         # A listening rank of an older launch is gone, and rightly so.
         if len(sent) > 1 and sent[-2].complete and not sent[-1].could_be_complete and not storm.listening:
-            wrong += _missing(name, sent[-2], open_rows)
+            wrong += _missing(name, sent[-2], open_rows, database)
     seen = {(row[0], (row[2], row[4])): row[8] for row in database.ranks}
     for (name, at), began in storm.seen.items():
         if name.startswith("steady") and seen.get((name, at), 0) < began:
@@ -205,10 +210,18 @@ def check_registrations(storm: Storm, database: Database) -> list[str]:
     return wrong
 
 
-def _missing(name: str, attempt: Attempt, rows: set[tuple[Slot, Address]]) -> Iterator[str]:
+def _missing(name: str, attempt: Attempt, rows: set[tuple[Slot, Address]], database: Database) -> Iterator[str]:
     for dp, tp in attempt.acknowledged:
-        if ((dp, 0, tp, 0), attempt.rows[dp, tp]) not in rows:
-            yield f"{name} dp{dp} tp{tp} at {attempt.rows[dp, tp]} was acknowledged; open launches have {sorted(rows)}"
+        address = attempt.rows[dp, tp]
+        if ((dp, 0, tp, 0), address) not in rows and address not in database.late.get(name, ()):
+            # What became of it is in the ledger: the latest events of the instance and every one of this port.
+            own = [event for event in database.events if event[2] == name]
+            story = [*(event for event in own[:-25] if f":{address[1]}" in event[3] or f" {address[1]}" in event[3])]
+            told = "\n".join(f"    {event}" for event in [*story, *own[-25:]])
+            yield (
+                f"{name} dp{dp} tp{tp} at {address} was acknowledged; open launches have {sorted(rows)}; sent"
+                f" {sorted(attempt.sent)} of {attempt.rows}\n{told}"
+            )
 
 
 async def check_rooms(storm: Storm) -> list[str]:

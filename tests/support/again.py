@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-DRIVING = ("browser", "compat", "crash", "live", "routers", "supervisor")
+DRIVING = ("browser", "compat", "crash", "demo", "live", "routers", "supervisor")
 """Folders whose tests start browsers, engines, routers or all of our processes on a machine that others use too."""
 
 _failed_first: dict[str, str] = {}

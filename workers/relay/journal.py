@@ -10,6 +10,7 @@ import queue
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 
 from .records import Record, line, read
@@ -46,6 +47,7 @@ class Journal:
         self._thread: threading.Thread | None = None
         self._file = -1
         self._lock = -1
+        self._renamed = False
         self.size = 0
         self.rewritten = 0
         self.trouble = ""
@@ -123,7 +125,6 @@ class Journal:
             )
             os.ftruncate(self._file, good)
             os.fsync(self._file)
-        os.lseek(self._file, good, os.SEEK_SET)
         _sync_directory(self._directory)
         self.size = self.rewritten = good
         return records
@@ -142,40 +143,43 @@ class Journal:
                 return
 
     def _write(self, works: Sequence[_Work]) -> None:
-        """In order: whatever stands before a whole journal is contained in it."""
-        start = max((n for n, work in enumerate(works) if work.whole), default=0)
-        try:
-            if works[start].whole:
+        """In order: whatever stands before a whole journal is contained in it. One that cannot be written leaves the others
+        as they are."""
+        start = max((n for n, work in enumerate(works) if work.whole), default=-1)
+        first, rest, before, self.trouble = works[: start + 1], works[start + 1 :], self.trouble, ""
+        if first:
+            try:
                 self._replace(works[start].data)
-                start += 1
-            self._append(b"".join(work.data for work in works[start:]))
+            except OSError as problem:
+                self._say(problem, before)
+                _failed([work for work in works if work.whole], self.trouble)
+                first, rest = [], [work for work in works if not work.whole]
+        try:
+            self._append(b"".join(work.data for work in rest))
         except OSError as problem:
-            trouble = f"{self.path} cannot be written: {problem.strerror}"
-            if trouble != self.trouble:
-                log.error("%s", trouble)
-            self.trouble = trouble
+            self._say(problem, before)
+            _failed([*first, *rest], self.trouble)
         else:
-            self.trouble = ""
-        for work in works:
-            if not work.done.set_running_or_notify_cancel():
-                continue
-            if self.trouble:
-                work.done.set_exception(JournalFailed(self.trouble))
-            else:
-                work.done.set_result(None)
+            _done([*first, *rest])
+
+    def _say(self, problem: OSError, before: str) -> None:
+        self.trouble = f"{self.path} cannot be written: {problem.strerror}"
+        if self.trouble != before:
+            log.error("%s", self.trouble)
 
     def _append(self, data: bytes) -> None:
+        """Always from where the last whole record ends: half of one that could not be written stands in nobody's front."""
+        if self._renamed:
+            _sync_directory(self._directory)
+            self._renamed = False
         if not data:
             return
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._file, view) :]
+            _write_all(self._file, data, self.size)
             os.fdatasync(self._file)
         except OSError:
-            # Half a record must not stand in front of the next one.
-            os.ftruncate(self._file, self.size)
-            os.lseek(self._file, self.size, os.SEEK_SET)
+            with suppress(OSError):
+                os.ftruncate(self._file, self.size)
             raise
         self.size += len(data)
 
@@ -183,18 +187,39 @@ class Journal:
         fresh = self._directory / f"{NAME}.new"
         file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(file, view) :]
+            _write_all(file, data, 0)
             os.fsync(file)
             fresh.replace(self.path)
-            _sync_directory(self._directory)
         except OSError:
             os.close(file)
+            with suppress(OSError):
+                # It takes the room that appending needs.
+                fresh.unlink()
             raise
-        os.close(self._file)
-        self._file = file
+        # From here on it is the journal, whatever comes: what is appended to the other one would be lost.
+        old, self._file, self._renamed = self._file, file, True
         self.size = self.rewritten = len(data)
+        with suppress(OSError):
+            os.close(old)
+
+
+def _done(works: Sequence[_Work]) -> None:
+    for work in works:
+        if work.done.set_running_or_notify_cancel():
+            work.done.set_result(None)
+
+
+def _failed(works: Sequence[_Work], trouble: str) -> None:
+    for work in works:
+        if work.done.set_running_or_notify_cancel():
+            work.done.set_exception(JournalFailed(trouble))
+
+
+def _write_all(file: int, data: bytes, at: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file, view, at)
+        view, at = view[written:], at + written
 
 
 def _sync_directory(directory: Path) -> None:

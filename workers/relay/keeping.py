@@ -46,25 +46,30 @@ class Keeping:
         most_rooms: int = 200_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.name, self.journal, self.link, self.clock = name, journal, link, clock
+        self.name, self.journal, self.link = name, journal, link
         self.holding = Holding(name)
         self.rooms = RoomBook(seconds=room_seconds, most=most_rooms)
         self._next_room = 1
         since: float | None = None
         before = journal.open()
+        # A clock that was set back since: what comes now is later than what is written down all the same.
+        behind = max(map(_when, before), default=0.0) - clock()
+        self.clock = (lambda: clock() + behind) if behind > 0 else clock
         for record in before:
             match record:
                 case Room():
                     self._next_room = max(self._next_room, record.n + 1)
-                    if record.at + room_seconds > clock():
-                        self.rooms.bind(record, clock())
+                    if record.at + room_seconds > self.clock():
+                        self.rooms.bind(record, self.clock())
                 case RoomsTaken():
+                    # Of a journal that was written anew: those rooms are over, and not in it any more.
+                    self._next_room = max(self._next_room, record.n + 1)
                     self.rooms.took(record.n)
                 case Owed():
                     since = record.since
                 case _:
                     self._apply(record)
-        self.health = Health(since=since, polled_before=clock() if before else None)
+        self.health = Health(since=since, polled_before=self.clock() if before else None)
         self._lives: dict[str, tuple[float, bool | None]] = {}
         self._gone: set[tuple[str, int]] = set()
         self._listening: tuple[float, frozenset[int]] = (-1e9, frozenset())
@@ -236,6 +241,15 @@ class Keeping:
         except Refused as problem:
             # Written by another version; the control plane, or the rank, tells again.
             log.error("a record of the journal is not understood, and left out: %s", problem.sentence)
+
+
+def _when(record: Record) -> float:
+    match record:
+        case Put() | Room() | Told():
+            return record.at
+        case Owed():
+            return record.since or 0.0
+    return 0.0
 
 
 def _forget(done: asyncio.Future[None]) -> None:

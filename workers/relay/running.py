@@ -8,7 +8,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from controlplane.domain.addresses import bracketed
 
@@ -31,13 +32,15 @@ class PortTaken(Exception):
 
 async def serve(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
     """Until `stop`. Raises JournalFailed, PortTaken."""
-    link = Link(settings.control_plane)
+    clock = steady()
+    link = Link(settings.control_plane, clock=clock)
     keeping = Keeping(
         settings.instance,
         Journal(settings.data),
         link,
         room_seconds=settings.room_seconds,
         most_rooms=settings.most_rooms,
+        clock=clock,
     )
     upkeep = Upkeep(keeping, worker=settings.worker, lease=settings.lease)
     door = Door(keeping, upkeep, Admission(settings.networks), worker=settings.worker)
@@ -81,6 +84,13 @@ async def listen(server: Server, settings: Settings) -> int:
                 continue
             raise PortTaken(f"{here} cannot be listened on (--listen): {problem.strerror}") from None
     return port
+
+
+def steady() -> Callable[[], float]:
+    """Seconds since the epoch, as this host had it when the relay started: a clock that is set while it runs would end rooms
+    before their time, or let a flush go on for as long as it was set back."""
+    ahead = time.time() - time.monotonic()
+    return lambda: time.monotonic() + ahead
 
 
 def main(words: Sequence[str] | None = None) -> int:

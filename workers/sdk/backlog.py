@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from controlplane.domain.claims import PASSED
 from controlplane.domain.reports import MAX_AGE_SECONDS, MAX_ITEMS, is_sampled
 
@@ -99,7 +101,8 @@ class Backlog:
                     self._items.popleft()
                     self.dropped += 1
                     continue
-                size += ITEM_BYTES + len(one.detail.encode())
+                # Quotes and backslashes are two bytes each there.
+                size += ITEM_BYTES + len(msgspec.json.encode(one.detail))
                 if size > MOST_BYTES:
                     break
                 batch.append(self._items.popleft())
@@ -129,8 +132,18 @@ class Backlog:
             before, self._items = self._items, deque()
         kept = anew(list(before))
         with self._lock:
+            kept = _without(kept, len(kept) + len(self._items) - self._most)
             self.dropped += len(before) - len(kept)
             self._items.extendleft(reversed(kept))
+
+
+def _without(items: list[Evidence], over: int) -> list[Evidence]:
+    """Without so many: the oldest that passed, and failures only where there is nothing else."""
+    if over <= 0:
+        return items
+    passed = [place for place, one in enumerate(items) if one.passed][:over]
+    gone = {*passed, *[place for place, one in enumerate(items) if not one.passed][: over - len(passed)]}
+    return [one for place, one in enumerate(items) if place not in gone]
 
 
 def _failed_rooms(items: Iterable[Evidence]) -> set[int]:

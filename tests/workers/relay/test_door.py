@@ -105,6 +105,42 @@ async def test_the_journal_is_written_anew_before_it_is_long_and_nothing_is_lost
     assert await again.find(*range(200)) == before and (await again.topology()).status == 200
 
 
+async def test_rooms_after_a_restart_are_numbered_behind_those_that_are_over(inside):
+    relay = inside(room_seconds=10)
+    for room in range(70):
+        await relay.bind(room, 0)
+    relay.keeping.rooms.took(70)
+    relay.now += 60.0
+    relay.keeping.look()
+    await relay.keeping.journal.rewrite(relay.keeping.records())
+    await relay.close()
+    later = relay.now
+    relay = inside(room_seconds=10)
+    relay.now = later
+    for room in (100, 101, 102):
+        await relay.bind(room, 0)
+    first, *_ = relay.keeping.rooms.next_pending(1, relay.now)
+    relay.keeping.rooms.took(first.n)
+    assert relay.keeping.rooms.pending == 2, "what was not told is still to be told"
+
+
+async def test_a_clock_that_was_set_back_lets_nothing_last_longer(inside):
+    relay = inside(room_seconds=10)
+    await relay.put()
+    await relay.bind(1, 0)
+    relay.keeping.health.since = relay.now
+    relay.keeping.note(Owed(relay.now))
+    await relay.close()
+    back = inside(room_seconds=10)
+    back.now -= 86_400.0
+    await back.close()
+    back = inside(room_seconds=10)
+    assert await back.find(1) == {"1": 0}
+    back.now += 61.0
+    back.keeping.refresh()
+    assert (await back.find(1), await back.health()) == ({}, 200)
+
+
 async def test_a_full_disk_acknowledges_nothing(inside, monkeypatch):
     relay = inside()
 
@@ -112,7 +148,7 @@ async def test_a_full_disk_acknowledges_nothing(inside, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
+        patched.setattr(os, "pwrite", full)
         said = await relay.put()
         assert (said.status, b"nothing was acknowledged" in said.body) == (503, True)
         assert await relay.bind(1, 0) == 503

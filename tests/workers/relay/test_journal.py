@@ -90,14 +90,14 @@ async def test_a_full_disk_acknowledges_nothing_and_leaves_no_half_behind(tmp_pa
     journal = Journal(tmp_path)
     journal.open()
     await journal.append(rooms(1))
-    write = os.write
+    write = os.pwrite
 
-    def full(file: int, data: bytes) -> int:
-        write(file, data[:10])
+    def full(file: int, data: bytes, at: int) -> int:
+        write(file, data[:10], at)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "write", full)
+        patched.setattr(os, "pwrite", full)
         with pytest.raises(JournalFailed, match="No space left"):
             await journal.append(rooms(2))
         with pytest.raises(JournalFailed, match="No space left"):
@@ -107,6 +107,46 @@ async def test_a_full_disk_acknowledges_nothing_and_leaves_no_half_behind(tmp_pa
     assert journal.trouble == ""
     journal.close()
     assert reread(tmp_path) == rooms(1, 3)
+
+
+async def test_no_room_for_a_whole_new_journal_is_no_reason_to_acknowledge_nothing(tmp_path, monkeypatch):
+    journal = Journal(tmp_path)
+    journal.open()
+    await journal.append(rooms(1))
+    write = os.pwrite
+
+    def full(file: int, data: bytes, at: int) -> int:
+        if len(data) > 500:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data, at)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    first, whole, behind = journal.append(rooms(2)), journal.rewrite(rooms(*range(100))), journal.append(rooms(3))
+    await asyncio.gather(first, behind)
+    with pytest.raises(JournalFailed, match="No space left"):
+        await whole
+    assert not (tmp_path / f"{NAME}.new").exists(), "it takes the room that appending needs"
+    journal.close()
+    assert reread(tmp_path) == rooms(1, 2, 3)
+
+
+async def test_nothing_is_written_to_a_journal_whose_name_another_has_already(tmp_path, monkeypatch):
+    journal = Journal(tmp_path)
+    journal.open()
+    await journal.append(rooms(1))
+
+    def broken(directory: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("workers.relay.journal._sync_directory", broken)
+        with pytest.raises(JournalFailed, match="Input/output"):
+            await journal.rewrite(rooms(2))
+        with pytest.raises(JournalFailed, match="Input/output"):
+            await journal.append(rooms(3))
+    await journal.append(rooms(4))
+    journal.close()
+    assert reread(tmp_path) == rooms(2, 4)
 
 
 def test_two_relays_never_share_a_directory_and_a_directory_that_cannot_be_used_is_said(tmp_path):

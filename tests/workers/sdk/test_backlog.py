@@ -105,6 +105,31 @@ def test_a_report_is_never_larger_than_the_control_plane_takes():
     assert len(sizes) > 2 and max(sizes) <= MOST_BYTES
 
 
+def test_a_report_full_of_quotes_is_not_larger_either():
+    backlog = Backlog()
+    for room in range(MAX_ITEMS):
+        backlog.add(Evidence(2**63 - 1 - room, "i" * 100, "resolved", "f" * 40, 1.0, '"' * 200, "t" * 128, 1.5))
+    sizes = []
+    while batch := backlog.take(80_000.123):
+        sizes.append(len(msgspec.json.encode([one.as_item(80_000.123) for one in batch])))
+    assert len(sizes) > 1 and max(sizes) <= MOST_BYTES
+
+
+def test_what_comes_while_it_is_thinned_does_not_make_it_grow_for_ever():
+    backlog = Backlog(100)
+    for room in range(100):
+        backlog.add(noted(room, result="failed"))
+
+    def meanwhile(items: list[Evidence]) -> list[Evidence]:
+        for room in range(100, 130):
+            backlog.add(noted(room, result="failed"))
+        return items
+
+    backlog._rebuild(meanwhile)
+    assert len(backlog) == 100 and backlog.dropped == 30
+    assert [one.room for one in all_of(backlog)] == list(range(30, 130)), "the oldest go"
+
+
 def test_what_is_older_than_a_report_may_say_is_dropped_and_not_told_younger():
     backlog = Backlog()
     backlog.add(noted(1, at=0.0))
