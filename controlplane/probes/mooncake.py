@@ -18,6 +18,7 @@ from controlplane.domain.contact import Contact
 from .networks import ProbePolicy
 
 TIMEOUT_SECONDS = 2.0
+FAREWELL_SECONDS = 0.25
 PROBE = 3
 MOST_BYTES = 4096
 HEAD = struct.Struct("<Q")
@@ -41,20 +42,30 @@ async def probe(host: str, port: int, *, timeout: float = TIMEOUT_SECONDS) -> Co
     try:
         async with asyncio.timeout_at(deadline):
             writer.write(QUESTION)
-            return await _answer(reader)
+            contact = await _answer(reader)
+        if contact is Contact.UP:
+            await _farewell(reader)
+        return contact
     except asyncio.IncompleteReadError as cut:
         # Hung up in the middle of an answer is an answer of another program; before it, of one that does not know us.
         return Contact.STRANGER if cut.partial else Contact.SILENT
     except (OSError, TimeoutError):
         return Contact.SILENT
     finally:
-        _hang_up(writer)
+        _hang_up(writer, reset=not reader.at_eof())
 
 
-def _hang_up(writer: asyncio.StreamWriter) -> None:
-    """Without waiting in the kernel: thousands of these are opened a minute. Whoever hung up first left no socket."""
+async def _farewell(reader: asyncio.StreamReader) -> None:
+    """An engine hangs up first, and then waits for us: a reset now would be an error in its log, every second."""
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(FAREWELL_SECONDS):
+            await reader.read(1)
+
+
+def _hang_up(writer: asyncio.StreamWriter, *, reset: bool) -> None:
+    """Without waiting in the kernel: thousands of these are opened a minute. Whoever hung up first keeps the socket."""
     ours = writer.get_extra_info("socket")
-    if ours is not None:
+    if reset and ours is not None:
         with contextlib.suppress(OSError):
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.close()

@@ -125,7 +125,9 @@ def test_a_real_transfer_engine_answers_hangs_and_is_gone(tmp_path):
     child = Child([sys.executable, "-c", ENGINE], env=clean_env(MC_LOG_LEVEL="ERROR"), log=tmp_path / "engine.log")
     try:
         port = int(child.wait_for_line(r"^port (\d+)$", timeout=60)[1])
+        before = child.log()
         assert [ask(port) for _ in range(3)] == [Contact.UP] * 3
+        assert child.log() == before, "being asked is no error in its log"
         child.freeze()
         assert ask(port, timeout=0.5) is Contact.SILENT
         child.thaw()
