@@ -4,7 +4,9 @@ import os
 
 import pytest
 
-DRIVING = ("browser", "compat", "crash", "demo", "live", "routers", "supervisor")
+DRIVING = frozenset(
+    "agent browser compat crash demo detection explain live outage relay routers sglang_plugin supervisor".split()
+)
 """Folders whose tests start browsers, engines, routers or all of our processes on a machine that others use too."""
 
 _failed_first: dict[str, str] = {}
@@ -14,7 +16,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not os.environ.get("CI"):
         return
     for item in items:
-        if set(item.path.parts) & set(DRIVING) and not item.get_closest_marker("soak"):
+        if DRIVING & set(item.path.parts) and not item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
