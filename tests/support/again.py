@@ -5,7 +5,10 @@ import os
 import pytest
 
 DRIVING = frozenset(
-    "agent browser compat crash demo detection explain live outage relay routers sglang_plugin supervisor".split()
+    (
+        *("agent", "browser", "compat", "crash", "demo", "detection", "explain", "live", "outage", "relay", "routers"),
+        *("sglang_plugin", "supervisor"),
+    )
 )
 """Folders whose tests start browsers, engines, routers or all of our processes on a machine that others use too."""
 

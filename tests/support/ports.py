@@ -3,6 +3,8 @@
 import os
 import random
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -40,3 +42,13 @@ def _can_bind(host: str, port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+@contextmanager
+def held_port(host: str = "127.0.0.1") -> Iterator[int]:
+    """A port that refuses, and that nobody else gets, while servers that set SO_REUSEADDR (ZeroMQ's do) come and go on it."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as holder:
+        # Bound, and never listening.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, 0))
+        yield holder.getsockname()[1]

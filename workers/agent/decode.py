@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
@@ -18,13 +18,17 @@ from .asking import Failed, Request, answer
 from .groups import DpGroup, Pages
 from .paged import pages_for
 from .ranks import Place
+from .replaced import Replaced
 from .settings import Settings
 from .telling import Telling
 from .work import Desk, Work
 
 NO_SERVER = "127.0.0.1:8998"
+TURN_SECONDS = 0.2
+"""How long one rank is waited for before the others are looked at."""
 STATUS = {
     Failure.UNREACHABLE: 503,
+    Failure.LOST: 503,
     Failure.TIMED_OUT: 504,
     Failure.ABORTED: 499,
     Failure.ENGINE_RESET: 503,
@@ -61,6 +65,7 @@ class Decode:
             "is_mla": False,
         }
         self._decode = read_decode(told)
+        self._replaced = Replaced(self.client, Question(self._decode))
         if settings.instance is not None:
             self.client.count_open(settings.instance, self.desk.open_rooms)
 
@@ -127,6 +132,7 @@ class Decode:
                         required_dst_info_num=mapping.required_dst_info_num,
                         answers_needed=mapping.required_prefill_response_num,
                         timeout=self.settings.timeout,
+                        replaced=lambda: self._replaced.why(request.place, prefill),
                     )
                     pages.hand_over(at)
                     undo.callback(receivers[at].close)
@@ -155,12 +161,11 @@ class Decode:
     def _verified(self, work: Work, prefill: Resolved, receivers: dict[Place, Receiver]) -> int:
         """The first token, as every rank has it. Raises Failed for the first rank that has not."""
         room, said = work.request.room, set()
-        for receiver in receivers.values():
-            poll = receiver.wait(self.settings.timeout + 1.0)
-            state = receiver.state
+        for receiver in ended(receivers.values(), within=self.settings.timeout + 1.0):
+            poll, state = receiver.state.poll, receiver.state
             if poll is not Poll.SUCCESS:
                 failure = state.failure or Failure.TIMED_OUT
-                if failure in (Failure.UNREACHABLE, Failure.TIMED_OUT, Failure.PREFILL_FAILED):
+                if failure in (Failure.UNREACHABLE, Failure.LOST, Failure.TIMED_OUT, Failure.PREFILL_FAILED):
                     self.client.invalidate(prefill)
                 rung = "connected" if failure is Failure.UNREACHABLE else "verified"
                 self.telling.note(room, prefill, rung, str(failure), detail=state.reason)
@@ -181,6 +186,18 @@ class Decode:
             with suppress(TransferError):
                 group.close()
         self.client.close()
+
+
+def ended(receivers: Iterable[Receiver], *, within: float) -> Iterator[Receiver]:
+    """Each when it is over, and those that failed before others that still wait; after `within` seconds also those."""
+    waiting, end = list(receivers), time.monotonic() + within
+    while waiting:
+        first = waiting[0]
+        left = end - time.monotonic()
+        first.wait(min(left, TURN_SECONDS) if len(waiting) > 1 else left)
+        over = [one for one in waiting if one.state.is_over] if left > 0 else waiting
+        waiting = [one for one in waiting if one not in over]
+        yield from sorted(over, key=lambda one: one.state.poll)
 
 
 def sources(prefill: Resolved, dp: int, at: Place) -> tuple[Source, ...]:

@@ -11,8 +11,9 @@ endpoint stands in every message, so that the prefill can answer. Each side send
 
 What can be relied on: frames have a fixed form and are checked for length before they are unpacked (nothing is unpickled, ever);
 queues, frames and times are bounded; a socket listens on the one address it was given; a peer that hangs up is forgotten, and the
-next message connects anew. `Unreachable` and `Congested` mean that nothing was sent. A message that was handed over may still be
-lost with its peer, so each room has a deadline (see `workers.transfer`). ZeroMQ has no authentication here, as in SGLang: the
+next message connects anew. `Unreachable` and `Congested` mean that nothing was sent. `Outbox.is_open` tells
+whether a peer hung up since: `workers.transfer` then looks whether its process is gone. A message that was handed over may
+still be lost with its peer, so each room has a deadline there. ZeroMQ has no authentication here, as in SGLang: the
 network between ranks must be trusted.
 """
 

@@ -8,6 +8,7 @@ up its own messages alone.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import threading
 import time
@@ -41,6 +42,7 @@ class _Peer:
     lock: threading.Lock = field(default_factory=threading.Lock)
     socket: zmq.Socket[bytes] | None = None
     monitor: zmq.Socket[bytes] | None = None
+    line: int = 0
     used_at: float = 0.0
     opened_with: Sequence[bytes] | None = None
 
@@ -67,16 +69,44 @@ class Outbox:
     def __init__(self, *, connect_seconds: float = CONNECT_SECONDS, send_seconds: float = SEND_SECONDS) -> None:
         self._connect_seconds, self._send_seconds = connect_seconds, send_seconds
         self._context = new_context()
+        self._lines = itertools.count(1)
         self._lock = threading.Lock()
         self._peers: dict[Endpoint, _Peer] = {}
         self._closed = False
 
-    def send(self, to: Endpoint, frames: Sequence[bytes], *, opening: Sequence[bytes] | None = None) -> None:
+    def send(self, to: Endpoint, frames: Sequence[bytes], *, opening: Sequence[bytes] | None = None) -> int:
         """Hand one message over, within `connect_seconds + send_seconds` (3 s, and as long again behind another sender).
+        -> the number of the connection that took it, never 0: see `is_open`.
 
         `opening`: a message that must come before this one on every new connection, and again when it changed: a registration.
         A peer that restarted at the same port is told it again. Raises Unreachable, Congested or Closed; then nothing was sent.
         """
+        return self._hand_over(to, frames, opening)
+
+    def connect(self, to: Endpoint) -> int:
+        """See to it that there is a connection, and say nothing on it. Bounds, errors and result are those of `send`."""
+        return self._hand_over(to, None, None)
+
+    def is_open(self, to: Endpoint, line: int) -> bool:
+        """Whether the connection `line` is still the one to this peer, as far as ZeroMQ noticed. Waits for nothing.
+
+        False when the peer hung up, and also when the connection was given up for others: ask the peer then. A process that
+        is stopped, and a cable that was cut, leave it open for as long as the kernel's keep-alive bears it (45 s).
+        """
+        peer = self._peers.get(to)
+        if peer is None or peer.line != line:
+            return False
+        if not peer.lock.acquire(blocking=False):
+            # Somebody sends just now, and would find out.
+            return True
+        try:
+            if peer.socket is not None and peer.is_lost():
+                peer.drop()
+            return peer.socket is not None and peer.line == line
+        finally:
+            peer.lock.release()
+
+    def _hand_over(self, to: Endpoint, frames: Sequence[bytes] | None, opening: Sequence[bytes] | None) -> int:
         deadline = time.monotonic() + self._connect_seconds + self._send_seconds
         peer = self._peer(to)
         if not peer.lock.acquire(timeout=self._connect_seconds + self._send_seconds):
@@ -92,7 +122,9 @@ class Outbox:
                 if opening is not None and opening != peer.opened_with:
                     socket.send_multipart(opening)
                     peer.opened_with = opening
-                socket.send_multipart(frames)
+                if frames is not None:
+                    socket.send_multipart(frames)
+                return peer.line
             except zmq.Again:
                 if peer.is_lost():
                     peer.drop()
@@ -156,6 +188,7 @@ class Outbox:
         if why_not:
             peer.drop()
             raise Unreachable(f"{to} cannot be reached: {why_not}")
+        peer.line = next(self._lines)
         return peer.socket
 
 

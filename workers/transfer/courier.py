@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from workers.messaging.endpoint import Endpoint
 from workers.messaging.errors import Congested, MessagingError
@@ -24,6 +24,20 @@ class Letter:
     opening: Sequence[bytes] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """By endpoint: what went wrong, and the connection that took the letters, as `Outbox.send` numbers it."""
+
+    failed: dict[Endpoint, MessagingError] = field(default_factory=dict)
+    lines: dict[Endpoint, int] = field(default_factory=dict)
+
+    def add(self, to: Endpoint, found: MessagingError | int) -> None:
+        if isinstance(found, MessagingError):
+            self.failed[to] = found
+        else:
+            self.lines[to] = found
+
+
 class Courier:
     """Owns an outbox and a few threads."""
 
@@ -31,26 +45,25 @@ class Courier:
         self.outbox = Outbox()
         self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="courier")
 
-    def deliver(
-        self, letters: Sequence[Letter], *, timeout: float = DELIVERY_SECONDS
-    ) -> dict[Endpoint, MessagingError]:
-        """-> what went wrong, by endpoint; empty when all were handed over. Letters to one endpoint keep their order."""
+    def deliver(self, letters: Sequence[Letter], *, timeout: float = DELIVERY_SECONDS) -> Delivered:
+        """Nothing failed when all were handed over. Letters to one endpoint keep their order."""
+        delivered = Delivered()
         by_peer: dict[Endpoint, list[Letter]] = {}
         for letter in letters:
             by_peer.setdefault(letter.to, []).append(letter)
         if len(by_peer) == 1:
-            waiting = {to: self._try(to, own) for to, own in by_peer.items()}
-            return {to: why for to, why in waiting.items() if why is not None}
+            for to, own in by_peer.items():
+                delivered.add(to, self._try(to, own))
+            return delivered
         tasks = {to: self._threads.submit(self._try, to, own) for to, own in by_peer.items()}
         concurrent.futures.wait(tasks.values(), timeout=timeout)
-        failed: dict[Endpoint, MessagingError] = {}
         for to, task in tasks.items():
             if not task.done():
                 task.cancel()
-                failed[to] = Congested(f"the message to {to} waited for more than {timeout:g} s behind others")
-            elif (why := task.result()) is not None:
-                failed[to] = why
-        return failed
+                delivered.add(to, Congested(f"the message to {to} waited for more than {timeout:g} s behind others"))
+            else:
+                delivered.add(to, task.result())
+        return delivered
 
     def post(self, letters: Sequence[Letter]) -> None:
         """Best effort, without waiting: what cannot be handed over is dropped."""
@@ -61,10 +74,11 @@ class Courier:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.outbox.close(linger_seconds=LINGER_SECONDS)
 
-    def _try(self, to: Endpoint, letters: Sequence[Letter]) -> MessagingError | None:
+    def _try(self, to: Endpoint, letters: Sequence[Letter]) -> MessagingError | int:
+        line = 0
         try:
             for letter in letters:
-                self.outbox.send(to, letter.frames, opening=letter.opening)
+                line = self.outbox.send(to, letter.frames, opening=letter.opening)
         except MessagingError as why:
             return why
-        return None
+        return line

@@ -9,7 +9,7 @@ import itertools
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from workers.messaging.inbox import Inbox, Listener
 from workers.messaging.replies import AbortAck, AuxData, Status, read_reply
@@ -26,6 +26,7 @@ from workers.transfer.receiver import Receiver, Source
 from workers.transfer.receiving import Failure, Receiving
 from workers.transfer.slicing import Target
 from workers.transfer.stock import Stock
+from workers.transfer.watching import Watch
 
 
 class DecodeSide:
@@ -60,6 +61,7 @@ class DecodeSide:
         self._inbox = Inbox(host, port, read_reply)
         self.endpoint = self._inbox.endpoint
         self._courier = Courier()
+        self._watch = Watch(self._courier.outbox)
         engine.register(kv)
         engine.register(metadata.segment)
         self._announce()
@@ -75,12 +77,17 @@ class DecodeSide:
         answers_needed: int | None = None,
         timeout: float = 300.0,
         state_prefix: int = 0,
+        replaced: Callable[[], str] | None = None,
     ) -> Receiver:
-        """Ask for a room; returns within 10 s. The receiver fails at once when a source cannot be reached.
+        """Ask for a room; returns within 10 s. The receiver fails at once when a source cannot be reached, and within some
+        2 s (`Failure.LOST`) when the process of one ends that it waits for: it hung up, and its port refuses. One that is
+        merely silent (stopped, or cut off) has `timeout`.
 
         `pages` were taken from `self.pages` and belong to the receiver from here on. `required_dst_info_num` and
         `answers_needed` come from `controlplane.domain.rankmap`; without the latter every source that is no dummy must answer.
-        `timeout`: seconds until the room fails. Raises RoomTaken (the pages stay the caller's) and NothingFree.
+        `timeout`: seconds until the room fails. `replaced` is asked when a source hung up and greets again, on a thread of
+        its own: whether another launch is there now, in a sentence, or nothing; within a second or so.
+        Raises RoomTaken (the pages stay the caller's) and NothingFree.
         """
         needed = sum(not source.is_dummy for source in sources) if answers_needed is None else answers_needed
         if not 1 <= needed <= len(sources):
@@ -94,19 +101,20 @@ class DecodeSide:
             self.metadata.clear(slot)
             deadline = time.monotonic() + timeout
             state = Receiving(room=room, attempt=secrets.token_hex(8), answers_needed=needed, deadline=deadline)
-            receiver = Receiver(self, state, tuple(sources), tuple(pages), slot)
+            receiver = Receiver(self, state, tuple(sources), tuple(pages), slot, replaced)
             self._open[room] = receiver
             opening = self._registration
             # Before anything is sent: from now on somebody may write, whether or not we learn of it.
             receiver.change(receiving.publish)
-        failed = self._courier.deliver(
+        delivered = self._courier.deliver(
             [
                 Letter(source.endpoint, receiver.request(source, required_dst_info_num, state_prefix).frames(), opening)
                 for source in sources
             ]
         )
-        if failed:
-            reasons = "; ".join(str(why) for why in failed.values())
+        receiver.lines = delivered.lines
+        if delivered.failed:
+            reasons = "; ".join(str(why) for why in delivered.failed.values())
             receiver.change(lambda state: receiving.fail(state, Failure.UNREACHABLE, reasons))
             receiver.abort()
         return receiver
@@ -135,6 +143,7 @@ class DecodeSide:
         for receiver in list(self._open.values()):
             receiver.close()
         self._listener.stop()
+        self._watch.close()
         self._courier.close()
 
     @property
@@ -233,3 +242,5 @@ class DecodeSide:
         with self._lock:
             for receiver in list(self._open.values()):
                 receiver.change(lambda state: receiving.expire(state, now=now))
+            receivers = list(self._open.values())
+        self._watch.tick(receivers, now=now)

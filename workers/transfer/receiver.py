@@ -45,17 +45,40 @@ class Receiver:
     """One room on its way. `poll` or `wait`, then `metadata` if it succeeded, then `close`, always."""
 
     def __init__(
-        self, side: DecodeSide, state: Receiving, sources: tuple[Source, ...], pages: tuple[int, ...], slot: int
+        self,
+        side: DecodeSide,
+        state: Receiving,
+        sources: tuple[Source, ...],
+        pages: tuple[int, ...],
+        slot: int,
+        replaced: Callable[[], str] | None = None,
     ) -> None:
         self._side, self.state = side, state
         self.sources, self.pages, self.slot = sources, pages, slot
+        self.lines: dict[Endpoint, int] = {}
+        """The connections on which its sources were asked."""
+        self.replaced = replaced
         self.is_cut_off = False
         self._outcome: Outcome | None = None
 
+    @property
+    def awaited(self) -> list[Source]:
+        """Those that have not answered yet, and must."""
+        state = self.state
+        if state.is_over or state.has_all_answers:
+            return []
+        return [one for one in self.sources if not one.is_dummy and one.place.unique_rank not in state.answered]
+
+    def rank_at(self, to: Endpoint) -> int | None:
+        """The prefill rank there that it still waits for."""
+        return next((one.place.unique_rank for one in self.awaited if one.endpoint == to), None)
+
     def change(self, how: Callable[[Receiving], Receiving]) -> None:
         with self._side.changed:
-            self.state = how(self.state)
-            self._side.changed.notify_all()
+            before, self.state = self.state, how(self.state)
+            # Whoever waits looks, and would wake all the others if looking were a change.
+            if self.state is not before:
+                self._side.changed.notify_all()
 
     def request(self, source: Source, required_dst_info_num: int, prefix: int) -> KvRequest:
         return KvRequest(

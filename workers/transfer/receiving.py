@@ -20,6 +20,7 @@ class Failure(enum.StrEnum):
 
     UNREACHABLE = "unreachable"
     PREFILL_FAILED = "prefill_failed"
+    LOST = "lost"
     TIMED_OUT = "timed_out"
     ABORTED = "aborted"
     OTHER_ROOM = "other_room"

@@ -10,7 +10,7 @@ import zmq
 from controlplane.domain.contact import Contact
 from controlplane.domain.errors import Refused
 from tests.support.machine import slowness
-from tests.support.ports import free_port
+from tests.support.ports import free_port, held_port
 from workers.messaging import outbox as outbox_module
 from workers.messaging.endpoint import Endpoint
 from workers.messaging.errors import Closed, Congested, MessagingError, Unreachable
@@ -143,16 +143,41 @@ def test_a_stranger_is_told_from_a_rank(outbox):
 
 
 def test_a_peer_that_restarted_at_the_same_port_gets_the_opening_again(outbox):
-    port = free_port()
     opening = status(1000).frames()
-    for life in range(3):
+    with held_port() as port:
+        for life in range(3):
+            inbox = Inbox("127.0.0.1", port, read_reply)
+            outbox.send(inbox.endpoint, status(life).frames(), opening=opening)
+            outbox.send(inbox.endpoint, status(life).frames(), opening=opening)
+            assert [receive(inbox).room for _ in range(3)] == [1000, life, life]
+            inbox.close()
+            gone = wait_until_unreachable(outbox, Endpoint("127.0.0.1", port))
+            assert "nobody listens" in gone
+
+
+def test_a_connection_is_known_by_its_number_until_the_peer_hangs_up_and_a_new_one_has_another(outbox):
+    with held_port() as port:
         inbox = Inbox("127.0.0.1", port, read_reply)
-        outbox.send(inbox.endpoint, status(life).frames(), opening=opening)
-        outbox.send(inbox.endpoint, status(life).frames(), opening=opening)
-        assert [receive(inbox).room for _ in range(3)] == [1000, life, life]
+        line = outbox.send(inbox.endpoint, status(1).frames())
+        assert line == outbox.send(inbox.endpoint, status(2).frames()) == outbox.connect(inbox.endpoint)
+        assert outbox.is_open(inbox.endpoint, line)
+        assert not outbox.is_open(inbox.endpoint, line + 1)
+        assert not outbox.is_open(Endpoint("127.0.0.1", 9), line)
         inbox.close()
-        gone = wait_until_unreachable(outbox, Endpoint("127.0.0.1", port))
-        assert "nobody listens" in gone
+        end = time.monotonic() + 20
+        while outbox.is_open(inbox.endpoint, line):
+            assert time.monotonic() < end, "nobody noticed that it hung up"
+            time.sleep(0.01)
+        with pytest.raises(Unreachable, match="nobody listens"):
+            outbox.connect(inbox.endpoint)
+        again = Inbox("127.0.0.1", port, read_reply)
+        other = outbox.connect(again.endpoint)
+        assert other != line
+        assert outbox.is_open(again.endpoint, other)
+        assert again.receive(0.05) is None, "to connect says nothing"
+        outbox.send(again.endpoint, status(3).frames())
+        assert receive(again).room == 3
+        again.close()
 
 
 def wait_until_unreachable(outbox: Outbox, to: Endpoint) -> str:
