@@ -9,10 +9,13 @@ from controlplane.databases import FACTS
 from controlplane.domain.addresses import bracketed, canonical_host
 from controlplane.domain.errors import Refused
 from controlplane.domain.reports import EvidenceReport
+from controlplane.ledger.tail import Cursor, head
 from controlplane.models import Instance, Launch, Rank
 
 MOST = 200
 """Addresses of one report. More than a decode has prefill ranks is not looked for."""
+
+MOST_KNOWN = 20_000
 
 
 def named(reports: Sequence[EvidenceReport]) -> list[EvidenceReport]:
@@ -29,7 +32,31 @@ def instances_at(addresses: Iterable[str]) -> dict[str, str]:
     asked = {said: at for said in sorted(addresses)[:MOST] if (at := _read(said)) is not None}
     if not asked:
         return {}
-    rows = Rank.objects.using(FACTS).filter(port__in={port for _, port in asked.values()}, left_at=None)
+    # Ranks have no index by address, which each registration would pay for; workers say the same addresses again and again.
+    known = _known_at(head())
+    new = {said: at for said, at in asked.items() if said not in known}
+    if new:
+        found = _looked_up(new)
+        known.update({said: found.get(said) for said in new})
+    return {said: name for said in asked if (name := known.get(said)) is not None}
+
+
+_known: tuple[Cursor | None, dict[str, str | None]] = (None, {})
+
+
+def _known_at(now: Cursor) -> dict[str, str | None]:
+    """What was found since the last change of any fact."""
+    global _known
+    at, names = _known
+    if at != now or len(names) > MOST_KNOWN:
+        _known = now, (names := {})
+    return names
+
+
+def _looked_up(asked: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+    hosts, ports = zip(*asked.values(), strict=True)
+    # Both: a fleet whose ranks have the same ports on all hosts is no larger an answer than another.
+    rows = Rank.objects.using(FACTS).filter(ip__in=set(hosts), port__in=set(ports), left_at=None)
     there = list(rows.values_list("ip", "port", "instance_id", "launch"))
     ended = set(
         Launch.objects.using(FACTS)

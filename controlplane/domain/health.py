@@ -23,6 +23,8 @@ FLUSH_LIMIT = 60.0
 """Seconds after which a flush ends whatever was seen."""
 
 TWICE = 2
+FORGET_FROM = 64
+"""So many are kept before those that count no longer are looked for."""
 
 
 def health_status(directory: Directory | None, *, retired: bool) -> int:
@@ -48,6 +50,7 @@ class Pollers:
 
     def __init__(self, *, unknown_until: float = 0.0) -> None:
         self._pollers: dict[int, Poller] = {}
+        self._many = FORGET_FROM
         self._unknown_until = unknown_until
 
     def learned(self, now: float) -> None:
@@ -58,6 +61,10 @@ class Pollers:
         known = self._pollers.get(connection)
         refusals = 0 if status == 200 else (known.refusals if known else 0) + 1
         self._pollers[connection] = Poller(now, refusals, known.polls + 1 if known else 1)
+        if len(self._pollers) > self._many:
+            # Health checks come on ever new connections, and for months nobody is waited for.
+            self._forget(now)
+            self._many = max(FORGET_FROM, 2 * len(self._pollers))
 
     def closed(self, connection: int, now: float) -> None:
         known = self._pollers.get(connection)
@@ -71,11 +78,14 @@ class Pollers:
 
     def waiting(self, now: float) -> int:
         """How many have not been told twice yet; forgets those that no longer count."""
+        self._forget(now)
+        waiting = sum(poller.refusals < TWICE for poller in self._pollers.values())
+        return waiting + (1 if now < self._unknown_until else 0)
+
+    def _forget(self, now: float) -> None:
         for connection, poller in list(self._pollers.items()):
             if _forgotten(poller, now):
                 del self._pollers[connection]
-        waiting = sum(poller.refusals < TWICE for poller in self._pollers.values())
-        return waiting + (1 if now < self._unknown_until else 0)
 
     def flush_is_over(self, since: float, now: float) -> bool:
         return now - since >= FLUSH_LIMIT or self.waiting(now) == 0

@@ -39,7 +39,10 @@ EXPLAINS: Mapping[str, Sequence[str]] = {
     "registered.nobody": NOT_FOUND,
     "registered.never": NOT_FOUND,
     "registered.dead": ("port.nobody", "port.silent"),
-    "engine": ("port.nobody", "port.silent", "registered.dead", "answering.silent", "answering.partition"),
+    "engine": (
+        *("port.nobody", "port.silent", "registered.dead"),
+        *("answering.silent", "answering.refusing", "answering.partition"),
+    ),
     "proxy.all_down": ("engine", *NOT_WELL, "port"),
     "router": ("proxy", "engine", "wanted"),
     "breaker": (*NOT_FOUND, *NOT_WELL),

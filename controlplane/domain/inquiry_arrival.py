@@ -6,6 +6,7 @@ Each judge gives one answer, or None where the question does not arise for such 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from .inquiry_facts import Case, Seated, Told
 from .questions import Answer, Verdict
@@ -54,6 +55,10 @@ def port(case: Case) -> Answer | None:
     if seen.observed in OBSERVED:
         verdict, code, said, advice = OBSERVED[seen.observed]
         return say(verdict, code, said.format(seen.observed_url), seen.observed_at, advice.format(seen.observed_url))
+    if seen.holder in ("stranger", *HOLDERS) and case.engine is not None and not case.engine.well:
+        # It is asked when the engine says where it is, and an engine that does not answer says nothing.
+        said = f"Who holds {seen.held} was last seen when its engine was last well"
+        return replace(say(UNSEEN, "unasked", said, seen.held_at), old=True)
     if seen.holder == "stranger":
         said = f"Somebody answers at {seen.held}, where decodes look for it, and not as a bootstrap server does"
         advice = (
@@ -152,17 +157,22 @@ def registered(case: Case) -> Answer | None:
             return say(YES, "complete", said, there.registered_at)
         return say(UNSEEN, "unproven", said, there.registered_at)
     count = f"{there.registered} of {there.expected} ranks are registered; " if there.launch is not None else ""
-    if there.gone:
+    died_at = there.gone[0].at if there.gone else 0.0
+    newer = [one for one in there.refusals if one.at >= died_at]
+    if there.gone and not newer:
         last = there.gone[0]
         others = f", and {len(there.gone) - 1} more are gone" if len(there.gone) > 1 else ""
         said = f"{count}{last.name} at {last.address} is gone: {last.why}{others}"
         return say(NO, "dead", said, last.at, f"Look on that host what ended it, and start {case.name} again.")
-    if there.refusals:
-        last_refused = there.refusals[0]
+    if newer:
+        last_refused = newer[0]
         said = f"{count}{_asked(last_refused)} was refused: {last_refused.sentence.rstrip('.')}"
         return say(NO, "refused", said, last_refused.at, "Correct what that rank sends; nothing of it was stored.")
     if there.launch is None:
-        advice = "Look whether its engine was started, and whether its ranks register at this address."
+        if case.port.observed == "unasked":
+            return say(UNSEEN, "unasked", "Its own bootstrap server, which would tell, has not answered yet")
+        where = case.port.observed_url or "this address"
+        advice = f"Look whether its engine was started, and whether its ranks register at {where}."
         return say(NO, "nobody", f"No rank of {case.name} is registered", next_=advice)
     said = f"{count}nobody has registered as {named(there.missing, total=missing)}"
     return say(NO, "never", said, there.registered_at, NEVER)
@@ -208,6 +218,13 @@ def _stale(bad: Sequence[Seated], asked: Sequence[Seated]) -> tuple[str, str]:
     return said, "Look who listens there. Whoever was meant has another port now: let that rank register again."
 
 
+def _refusing(bad: Sequence[Seated], asked: Sequence[Seated]) -> tuple[str, str]:
+    who = named([f"{seat.name} at {seat.address}" for seat in bad])
+    does = "refuses connections from here, and has" if len(bad) == 1 else "refuse connections from here, and have"
+    said = f"{who} {does} never answered: that proves no death, for whoever refuses may stand between"
+    return said, "Look on that host whether the process runs, and what stands between here and there."
+
+
 def _silent(bad: Sequence[Seated], asked: Sequence[Seated]) -> tuple[str, str]:
     who = named([f"{seat.name} at {seat.address}" for seat in bad])
     does = "accepts connections and says nothing" if len(bad) == 1 else "accept connections and say nothing"
@@ -229,6 +246,7 @@ def _cut_off(bad: Sequence[Seated], asked: Sequence[Seated]) -> tuple[str, str]:
 CONTACTS: Sequence[tuple[str, str, Callable[[Sequence[Seated], Sequence[Seated]], tuple[str, str]]]] = (
     ("stranger", "stale", _stale),
     ("silent", "silent", _silent),
+    ("refused", "refusing", _refusing),
     ("unreached", "partition", _cut_off),
 )
 """What a probe saw, the word for it, and how it is said; the first that is found decides."""

@@ -170,7 +170,9 @@ def policy(case: Case, now: float) -> Answer | None:
 
     if at is None or at.loads_at is None:
         return say(UNSEEN, "unknown", "Its load has not been read: whoever chooses by load has nothing to go by")
-    if now - at.loads_at <= FRESH_SECONDS:
+    # Who is asked rarely tells it as rarely.
+    seen_with = (at.asked_at or now) - at.loads_at if at.well and not at.old else now - at.loads_at
+    if min(now - at.loads_at, seen_with) <= FRESH_SECONDS:
         running, waiting = at.counts.get("running"), at.counts.get("waiting")
         known = ", ".join(
             f"{count} {what}" for count, what in ((running, "running"), (waiting, "waiting")) if count is not None
@@ -230,6 +232,10 @@ def pairs(case: Case) -> Answer | None:
     if against and not case.fitting and not case.unsure:
         return say(NO, "misfit", f"It can work with no {other} that is here: not with {against}", SAME_VALUE)
     if not case.fitting:
+        if against:
+            return say(
+                UNSEEN, "unknown", f"It cannot work with {against}; of no other {other} enough is known to compare"
+            )
         return say(UNSEEN, "unknown", f"Of no {other} enough is known to compare")
     count = f"one {other}" if case.fitting == 1 else f"{case.fitting} {other}s"
     but = f"; it cannot work with {against}" if against else ""

@@ -66,7 +66,7 @@ def conclude(
     return _told_by_nobody(held, living, followers)
 
 
-def _cause(failures: Sequence[Said]) -> Said:
+def cause(failures: Sequence[Said]) -> Said:
     """The first of them by time. Reports of two workers are ordered to within the time that a report takes only, so one that says
     no more than that the other side gave up is not put before the one that says why."""
     first = failures[0]
@@ -82,7 +82,7 @@ def _failed(
     said: Sequence[Said],
 ) -> Conclusion:
     """The first failure by time is the cause of those that come after it; facts that explain it are said with it."""
-    first = _cause([one for one in said if one.rung == rung and not one.passed])
+    first = cause([one for one in said if one.rung == rung and not one.passed])
     why = first.detail.rstrip(".") or "it did not say why"
     sentence = (
         f"{first.who} reports {first.result.replace('_', ' ')} at {clock(first.at)}, with {first.instance}: {why}."

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from .claims import Claim, Follower, Held, Knowledge, Ladder, Rung, Said, Standing
+from .evidence import last_words
 from .questions import Answer, Verdict, told_apart
-from .room_end import FAILED_NEXT, LEARN_AGAIN
+from .room_end import FAILED_NEXT, LEARN_AGAIN, cause
 from .room_troubles import about_holders, about_ranks
 
 YES, NO, UNSEEN = Verdict.YES, Verdict.NO, Verdict.NOT_OBSERVED
@@ -89,11 +90,15 @@ def _rung(rung: Rung, ladder: Ladder, said: Sequence[Said]) -> Answer:
         case Standing.PASSED:
             return say(YES, "passed", known[0] if known else "It was seen")
         case Standing.FAILED:
-            failure = next((one for one in said if one.rung == rung.name and not one.passed), None)
-            if failure is not None and failure.stale:
-                return say(NO, "stale", f"{known[0]}; {failure.stale}", LEARN_AGAIN)
-            code = failure.result if failure is not None else "failed"
-            return say(NO, code, known[0] if known else "It failed", FAILED_NEXT[rung.name])
+            # The same word that the conclusion goes by.
+            failure = cause([one for one in last_words(said) if one.rung == rung.name and not one.passed])
+            quoted = (
+                f"{one.who}: {one.sentence}" for one in _seen(rung) if (one.who, one.at) == (failure.who, failure.at)
+            )
+            what = next(quoted, known[0] if known else "It failed")
+            if failure.stale:
+                return say(NO, "stale", f"{what}; {failure.stale}", LEARN_AGAIN)
+            return say(NO, failure.result, what, FAILED_NEXT[rung.name])
         case Standing.EXPIRED:
             return say(NO, "expired", known[0] if known else "Its binding has expired", AGAIN)
     last = ladder.conclusion

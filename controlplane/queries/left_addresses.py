@@ -79,5 +79,5 @@ def _moved(wanted: Sequence[tuple[int, str, int]]) -> dict[tuple[int, str, int],
         name = slot_name(Slot(dp, cp, tp, pp), Topology(*sizes))
         gone = left_at if left_at is not None else ended_at
         since = f" until {clock(gone)}" if gone is not None else ""
-        found[key] = f"{name} had {address(ip, port)}{since}, and has been at {address(now_ip, now_port)} since then"
+        found[key] = f"{name} had {address(ip, port)}{since}, and is at {address(now_ip, now_port)} now"
     return found

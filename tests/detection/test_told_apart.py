@@ -97,7 +97,8 @@ def test_an_http_server_at_a_registered_port_is_called_a_stranger_from_the_first
         for _ in range(15):
             assert contacts(sqlite_backend) == {"impostor": "stranger"}
             time.sleep(0.1)
-    (rank,) = fleet(sqlite_backend, "impostor")["ranks"]
+        # While it is there: who refuses afterwards leaves.
+        (rank,) = fleet(sqlite_backend, "impostor")["ranks"]
     assert (rank["contact"], rank["greeted"]) == ("stranger", False)
 
 

@@ -134,7 +134,7 @@ def test_a_decode_that_goes_by_an_address_which_its_rank_has_left(roomy: Ground)
         worker.note(MOVED, "moved", "connected", "unreachable", detail=f"127.0.0.1:{old} refuses")
     said = roomy.until_room(MOVED, "connected", "stale")
     end = said["conclusion"]
-    assert f"had 127.0.0.1:{old} until" in end["sentence"] and f"at 127.0.0.1:{new} since then" in end["sentence"]
+    assert f"had 127.0.0.1:{old} until" in end["sentence"] and f"at 127.0.0.1:{new} now" in end["sentence"]
     assert end["next"].startswith("The decode goes by what it learned before")
 
 

@@ -31,7 +31,10 @@ IDLE_SECONDS = 90.0
 BODY_SECONDS = 30.0
 MOST_CONNECTIONS = 4096
 
-_REQUEST = re.compile(rb"([A-Z]{1,20}) ([^ \r\n]{1,8192}) HTTP/1\.([01])")
+_REQUEST = re.compile(rb"([A-Z]{1,20}) ([^\x00-\x20\x7f]{1,8192}) HTTP/1\.([01])")
+_BARE = re.compile(rb"[\r\n\x00]")
+"""What begins another line for somebody: it cannot be passed on."""
+
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 _SIZE = re.compile(rb"[0-9a-fA-F]{1,8}")
@@ -241,7 +244,7 @@ def read_head(head: bytes) -> tuple[str, str, dict[bytes, bytes], bool]:
     headers: dict[bytes, bytes] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(b":")
-        if not colon or not _NAME.fullmatch(name):
+        if not colon or not _NAME.fullmatch(name) or _BARE.search(value):
             raise Unreadable(400, "a header line cannot be read")
         key, told = name.lower(), value.strip(b" \t")
         if key in headers and key in (b"content-length", b"transfer-encoding", b"host") and headers[key] != told:

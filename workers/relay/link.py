@@ -47,6 +47,11 @@ class Link:
         """Something happened that the upkeep should not wait for its next look to see."""
 
     @property
+    def for_seconds(self) -> float:
+        """How long the state has lasted, by the clock of this link."""
+        return max(0.0, self._clock() - self.since)
+
+    @property
     def together(self) -> bool:
         return self.state is State.TOGETHER
 

@@ -16,6 +16,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 LOOPBACK: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 PROC = Path("/proc")
+PORT = 9
+"""Any: nothing is sent."""
+
 _UP, _GATEWAY = 0x1, 0x2
 
 
@@ -28,7 +31,10 @@ class Admission:
 
     def check(self, source: str) -> None:
         """Raises Refused (forbidden)."""
-        if self._contains(source) or interfaces.is_local(source):
+        # Whose way leads from itself is this host; that something can be bound there is no proof (ip_nonlocal_bind).
+        if self._contains(source) or (
+            parse_ip(source.partition("%")[0]) and interfaces.on_the_way_to(source, PORT) == source
+        ):
             return
         if not self._fixed:
             self.networks = (*LOOPBACK, *attached(self._proc))

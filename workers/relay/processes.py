@@ -6,8 +6,10 @@ What cannot be seen (another host, another PID namespace, somebody else's proces
 from __future__ import annotations
 
 import ipaddress
+import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,14 +66,8 @@ def find_peer(own: Socket, peer: Socket, *, proc: Path = PROC) -> Process | None
     inode = _inode(own, peer, proc)
     if inode is None:
         return None
-    wanted = f"socket:[{inode}]"
-    for entry in _numbered(proc):
-        with suppress(OSError):
-            for file in (entry / "fd").iterdir():
-                with suppress(OSError):
-                    if str(file.readlink()) == wanted:
-                        return process_of(int(entry.name), proc=proc)
-    return None
+    pid = _search.holder_of(inode, proc)
+    return process_of(pid, proc=proc) if pid is not None else None
 
 
 def process_of(pid: int, *, proc: Path = PROC) -> Process | None:
@@ -206,8 +202,49 @@ def _environment(pid: int, proc: Path) -> dict[str, str]:
     return {}
 
 
-def _numbered(proc: Path) -> Iterator[Path]:
+class _Search:
+    """One at a time, each for all who wait: the ranks of an engine register together."""
+
+    def __init__(self) -> None:
+        self._turn, self._guard = threading.Lock(), threading.Lock()
+        self._wanted: set[int] = set()
+        self._found: dict[int, int | None] = {}
+
+    def holder_of(self, inode: int, proc: Path) -> int | None:
+        with self._guard:
+            self._wanted.add(inode)
+        with self._turn:
+            with self._guard:
+                if inode in self._found:
+                    return self._found.pop(inode)
+                wanted, self._wanted = self._wanted | {inode}, set()
+            found = _holders(wanted, str(proc))
+            with self._guard:
+                self._found |= {other: found.get(other) for other in wanted if other != inode}
+            return found.get(inode)
+
+
+_search = _Search()
+
+
+def _holders(inodes: Iterable[int], proc: str) -> dict[int, int]:
+    """Which process has which socket open. Plain strings: this reads every open file of the host."""
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    found: dict[int, int] = {}
+    for pid in _listed(proc):
+        if pid.isdigit():
+            directory = f"{proc}/{pid}/fd"
+            for name in _listed(directory):
+                try:
+                    inode = wanted.get(os.readlink(f"{directory}/{name}"))  # noqa: PTH115
+                except OSError:
+                    continue
+                if inode is not None and found.setdefault(inode, int(pid)) and len(found) == len(wanted):
+                    return found
+    return found
+
+
+def _listed(directory: str) -> list[str]:
     with suppress(OSError):
-        for entry in proc.iterdir():
-            if entry.name.isdigit():
-                yield entry
+        return os.listdir(directory)  # noqa: PTH208
+    return []

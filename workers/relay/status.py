@@ -18,7 +18,7 @@ NAMED = 64
 
 def status(keeping: Keeping, upkeep: Upkeep, worker: str, answered: Mapping[str, int]) -> bytes:
     """JSON. Ages in seconds; rooms and launches as numbers; what is in trouble as sentences."""
-    link, now, view = keeping.link, keeping.clock(), keeping.view
+    link, view = keeping.link, keeping.view
     pending = sum(seat.put.pending for seat in keeping.holding.seats())
     said: dict[str, Any] = {
         "relay": worker,
@@ -26,7 +26,7 @@ def status(keeping: Keeping, upkeep: Upkeep, worker: str, answered: Mapping[str,
         "control_plane": {
             "address": str(link.at.kv),
             "state": link.state.value,
-            "for_seconds": round(max(0.0, now - link.since), 3),
+            "for_seconds": round(link.for_seconds, 3),
             "trouble": link.trouble,
             "to_be_told": {"registrations": pending, "rooms": keeping.rooms.pending},
         },

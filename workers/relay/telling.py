@@ -39,11 +39,17 @@ class Telling:
     # What it missed.
     async def replay(self) -> bool:
         """In order, those of one launch beside each other. False: it is away again."""
-        waiting = self.keeping.holding.pending(self.keeping.alive)
+        holding = self.keeping.holding
+        waiting = holding.pending(self.keeping.alive)
+        next_then, still = holding.next, {seat.put.n for seat in waiting}
         for _, run in groupby(waiting, key=_launch):
             seats = list(run)
             for start in range(0, len(seats), WINDOW):
-                window = seats[start : start + WINDOW]
+                if holding.next != next_then:
+                    # Somebody registered meanwhile, perhaps in the slot of one that waits: his is the last word.
+                    next_then = holding.next
+                    still = {seat.put.n for seat in holding.pending(self.keeping.alive)}
+                window = [seat for seat in seats[start : start + WINDOW] if seat.put.n in still]
                 settled = [taken for taken in await asyncio.gather(*map(self._tell, window)) if taken is not None]
                 self.keeping.note(*settled)
                 if len(settled) < len(window):

@@ -26,8 +26,9 @@ def prepare(env: MutableMapping[str, str] = os.environ) -> bool:
 
 
 def renew(env: MutableMapping[str, str] = os.environ) -> None:
-    """This process starts another engine: a token that was minted here is not used for two."""
-    if minted_by(env) == os.getpid():
+    """This process starts another engine: a token that was minted, here or by whoever started this process, is not used for
+    two. One that was set by hand stays."""
+    if minted_by(env) is not None:
         env[VARIABLE] = secrets.token_hex(16)
         env[MINTED] = f"{env[VARIABLE]}/{os.getpid()}"
 

@@ -36,14 +36,12 @@ def start() -> None:
         return
     try:
         settings = read(os.environ)
-    except BadSettings as problem:
-        log.error("the control plane's plugin does nothing: %s", problem)
-        return
-    try:
         launch.prepare()
         running = Plugin(settings)
         install(settings.mode, running.handlers())
         log.info("control plane %s, mode %s", settings.plane.kv, settings.mode)
+    except BadSettings as problem:
+        log.error("the control plane's plugin does nothing: %s", problem)
     except Exception:
         log.exception("the control plane's plugin does nothing")
 
@@ -125,9 +123,9 @@ class Plugin:
         manager.teardown = torn_down
 
     def _launching(self, *args: Any, **named: Any) -> None:
-        """Before the processes of an engine are started."""
+        """Before the processes of an engine are started. The token that this process was started with is of another engine."""
         self._launches += 1
-        if self._launches > 1:
+        if self._launches > 1 or launch.minted_by() != os.getpid():
             launch.renew()
 
     # Rooms.

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from controlplane.domain.errors import Refused
 from controlplane.domain.names import check_name
-from workers.sdk import BadAddress, ControlPlane
+from workers.sdk import BadAddress, ControlPlane, WorkerError
+from workers.sdk.identity import VARIABLE, launch_token
 
 LEASE_SECONDS = 15.0
 
@@ -57,6 +58,11 @@ def read(env: Mapping[str, str]) -> Settings:
             name for name in ("PD_CONTROL_PLANE", "PD_ENGINE_INFO", "PD_API", "PD_INSTANCE") if name in given
         )
         raise BadSettings(f"one of {names} cannot be used: {problem.sentence}") from None
+    try:
+        # The environment's own is left as it is, and so is its absence.
+        launch_token({VARIABLE: given.get(VARIABLE, "none")})
+    except WorkerError as problem:
+        raise BadSettings(problem.sentence) from None
     word = given.get("PD_MODE", Mode.REPORT.value).lower()
     if word not in list(Mode):
         raise BadSettings(f"PD_MODE is {' or '.join(Mode)}, not {word[:40]!r}")

@@ -1,10 +1,12 @@
 """A decode knows its prefill by the sockets of its ranks: what it reports is of the instance whose rank listens there."""
 
 import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
 
 from controlplane.commands import evidence
 from controlplane.commands.by_address import MOST, instances_at
-from controlplane.databases import TRAFFIC
+from controlplane.databases import FACTS, READER, TRAFFIC
 from controlplane.domain.topology import Slot, Topology
 from controlplane.models import RoomReport
 from tests.controlplane.commands.on_backend import on_backend
@@ -41,6 +43,17 @@ def test_an_address_that_two_instances_have_or_that_was_left_says_nothing():
     assert instances_at(["10.0.0.1:4001"]) == {}
     first.refuse(4001)
     assert instances_at(["10.0.0.1:4001"]) == {"10.0.0.1:4001": "b"}
+
+
+def test_it_is_looked_up_once_between_two_changes():
+    first = World("a")
+    first.launch(Topology(1, 1, 1, 1), first_port=4001)
+    assert instances_at(["10.0.0.1:4001", "10.0.0.1:4002"]) == {"10.0.0.1:4001": "a"}
+    with CaptureQueriesContext(connections[FACTS]) as facts, CaptureQueriesContext(connections[READER]) as read:
+        assert instances_at(["10.0.0.1:4001", "10.0.0.1:4002"]) == {"10.0.0.1:4001": "a"}
+    assert (len(facts), len(read)) == (0, 1), "the ledger's head alone"
+    World("b").launch(Topology(1, 1, 1, 1), first_port=4002)
+    assert instances_at(["10.0.0.1:4001", "10.0.0.1:4002"]) == {"10.0.0.1:4001": "a", "10.0.0.1:4002": "b"}
 
 
 def test_what_is_no_address_is_looked_for_nowhere():

@@ -131,3 +131,15 @@ def test_a_flush_ends_after_sixty_seconds_whatever_was_seen():
         pollers.polled(1, 200, moment)
     assert not pollers.flush_is_over(0.5, FLUSH_LIMIT)
     assert pollers.flush_is_over(0.5, FLUSH_LIMIT + 0.5)
+
+
+def test_checks_on_ever_new_connections_are_not_kept_for_ever():
+    pollers, most = Pollers(), 0
+    pollers.polled(0, 200, 0.0)
+    for second in range(1, 3000):
+        pollers.polled(second, 200, float(second))
+        pollers.closed(second, float(second))
+        if second % 5 == 0:
+            pollers.polled(0, 200, float(second))
+        most = max(most, len(pollers._pollers))
+    assert most <= 65 and not pollers.flush_is_over(2999.0, 2999.5), "who keeps polling is waited for"

@@ -54,6 +54,7 @@ FAULTS: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {
     ),
     "stale port": (("answering", "stale"), {"roster": replace(WHOLE, seats=(replace(SEATS[0], contact="stranger"),))}),
     "silent": (("answering", "silent"), {"roster": replace(WHOLE, seats=(replace(SEATS[0], contact="silent"),))}),
+    "refusing": (("answering", "refusing"), {"roster": replace(WHOLE, seats=(replace(SEATS[0], contact="refused"),))}),
     "partition": (
         ("answering", "partition"),
         {"roster": replace(WHOLE, seats=(replace(SEATS[0], contact="unreached"),))},
@@ -150,6 +151,43 @@ def test_a_port_that_only_its_absence_speaks_of_is_no_fault():
     """Whose workers register here need no server of their own."""
     assert asked(port=PortSeen(holder="refused", held="e:8998"))["port"].verdict is Verdict.YES
     assert asked(port=PortSeen(holder="ours", held="e:8998", held_at=9.0))["port"].code == "ours"
+
+
+def test_who_held_the_port_of_an_engine_that_does_not_answer_any_more_is_not_claimed():
+    down = replace(UP, state=State.DOWN)
+    for holder in ("stranger", "bootstrap", "ours"):
+        found = asked(port=PortSeen(holder=holder, held="e:8998", held_at=9.0), engine=down)
+        assert (found["port"].verdict, found["port"].old, found["port"].at) == (Verdict.NOT_OBSERVED, True, 9.0)
+        assert found.outcome.code == "down"
+
+
+def test_who_was_refused_after_a_rank_died_is_what_is_to_be_looked_at():
+    gone = Gone("dp0 tp1", "10.0.0.1:4001", "it refuses", 980.0)
+    roster = replace(WHOLE, registered=1, gone=(gone,), refusals=(TOLD,))
+    assert asked(roster=roster)["registered"].code == "refused"
+    assert asked(roster=replace(roster, gone=(replace(gone, at=995.0),)))["registered"].code == "dead"
+
+
+def test_an_engine_that_is_asked_once_an_hour_tells_its_load_as_rarely():
+    rarely = replace(UP, asked_at=100.0, loads_at=100.0)
+    assert asked(engine=rarely)["policy"].verdict is Verdict.YES
+    assert asked(engine=replace(rarely, old=True))["policy"].code == "old"
+    assert asked(engine=replace(rarely, asked_at=990.0))["policy"].code == "stopped"
+
+
+def test_of_ranks_that_are_read_at_their_own_server_nothing_is_claimed_before_it_was_read():
+    seen = PortSeen(observed="unasked", observed_url="http://e:8998")
+    assert asked(port=seen, roster=Roster())["registered"].verdict is Verdict.NOT_OBSERVED
+    found = asked(port=replace(seen, observed="filling"), roster=Roster())
+    assert found.outcome.code == "nobody" and "register at http://e:8998" in found.outcome.next
+
+
+def test_of_partners_one_that_is_known_not_to_fit_is_said():
+    found = asked(misfits=("d: page_size 16 and 64",), fitting=0, unsure=2)
+    assert found["pairs"].verdict is Verdict.NOT_OBSERVED
+    assert found["pairs"].sentence == (
+        "It cannot work with d: page_size 16 and 64; of no other decode enough is known to compare"
+    )
 
 
 def test_some_ranks_of_a_host_and_all_of_a_host_are_two_things():

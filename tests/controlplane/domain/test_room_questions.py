@@ -48,6 +48,21 @@ def test_a_failure_is_named_by_the_word_of_whoever_saw_it():
     assert found["verified"].at == 103.0 and "new room" in found["verified"].next
 
 
+def test_of_two_that_saw_it_fail_the_one_that_says_why_is_quoted_as_the_conclusion_does():
+    echo = said("connected", "aborted", at=102.0, who="p/1")
+    why = replace(said("connected", "timed_out", at=102.5), detail="10.0.0.1:4001 took too long")
+    found = asked(echo, why)
+    assert causes(found) == [("connected", "timed_out")] and "took too long" in found["connected"].sentence
+    concluded = ladder(ROOM, (HERE,), (), said=(echo, why), now=NOW).conclusion
+    assert "took too long" in concluded.sentence
+
+
+def test_what_a_worker_took_back_is_not_quoted():
+    first, then = said("connected", "timed_out", at=102.0), said("connected", at=103.0)
+    found = asked(first, then, said("connected", "unreachable", at=104.0, who="d/2"))
+    assert causes(found) == [("connected", "unreachable")]
+
+
 def test_what_failed_later_follows_from_what_failed_before():
     found = asked(said("connected", "unreachable"), said("verified", "aborted", at=104.0))
     assert causes(found) == [("connected", "unreachable")] and found["verified"].follows == "connected"

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from controlplane.domain.engine_health import Memory
+from controlplane.probes import bootstrap_port
 from controlplane.probes.bootstrap_port import holder
 from controlplane.probes.engines import Patient, examine
 from controlplane.probes.networks import ProbePolicy
@@ -50,13 +51,17 @@ def test_any_other_http_server_is_a_stranger(server, status, body):
     assert who(server.port)[1] == "stranger"
 
 
-def test_a_directory_of_ours_is_known_with_one_instance_with_many_and_with_none(bootstrap: Bootstrap):
+def test_a_directory_of_ours_is_known_with_one_instance_with_many_and_with_none(bootstrap: Bootstrap, monkeypatch):
     from tests.wire.client import Client
 
+    # A machine that has other work to do is no silent peer.
+    monkeypatch.setattr(bootstrap_port, "SECONDS", 30.0)
     assert who(bootstrap.kv_port)[1] == "ours"
     for name in ("a", "b"):
         assert Client(bootstrap.kv_port, headers={"X-PD-Instance": name}).put().status == 200
         assert who(bootstrap.kv_port)[1] == "ours"
+    # Nobody is complained of, and nobody waits for ranks: it was not asked as a decode asks.
+    assert "share this listener" not in bootstrap.log_path.read_text()
 
 
 def test_whoever_speaks_no_http_is_a_stranger_or_silent_and_nobody_is_refused():

@@ -129,6 +129,20 @@ def test_each_way_not_to_answer_has_its_word(contact, code):
     assert no(asked()) == [("answering", code)]
 
 
+def test_a_rank_that_refuses_and_never_greeted_is_said_to_refuse_and_not_to_be_gone():
+    world = World(ago=5)
+    for place, slot in enumerate(TP2.slots()):
+        world.put(slot, TP2, port=4000 + place)
+    # Nobody can be reached, so that it is taken for whole after a while; then one of them refuses.
+    world.probe(Contact.UNREACHED, 4000, 4001)
+    world.now += 1
+    world.probe(Contact.UP, 4000)
+    world.refuse(4001)
+    found = asked()
+    assert no(found) == [("answering", "refusing")] and found["registered"].verdict.value == "yes"
+    assert "10.0.0.1:4001 refuses connections from here" in found.outcome.sentence
+
+
 def test_a_port_that_we_could_not_open_is_said_until_we_could():
     instances.add("p", own_port=18_500, actor="anna")
     all_lead()

@@ -40,7 +40,7 @@ def test_an_address_that_its_rank_has_left_is_told_with_the_one_it_has_now(world
     world.launch(TP2, first_port=6000, token="two")
     world.refuse(4000, 4001)
     (said,) = stale(world, failed("10.0.0.1:4001 refuses"))
-    assert said.startswith("dp0 tp1 had 10.0.0.1:4001 until ") and said.endswith("at 10.0.0.1:6001 since then")
+    assert said.startswith("dp0 tp1 had 10.0.0.1:4001 until ") and said.endswith("at 10.0.0.1:6001 now")
 
 
 def test_an_address_that_is_right_or_unknown_or_of_nobody_is_not(world):

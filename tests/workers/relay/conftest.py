@@ -16,8 +16,8 @@ async def inside(tmp_path: Path) -> AsyncIterator[Make]:
     """`inside()` -> one in this process; again after `close()`: on the same data."""
     made: list[Inside] = []
 
-    def make(**options: Any) -> Inside:
-        made.append(Inside(tmp_path / "relay").open(**options))
+    def make(now: float = 1_000_000.0, **options: Any) -> Inside:
+        made.append(Inside(tmp_path / "relay", now=now).open(**options))
         return made[-1]
 
     yield make

@@ -89,6 +89,10 @@ async def test_a_connection_is_kept_as_its_client_wants(echo):
         (b"nonsense\r\n\r\n", 400),
         (b"GET /a HTTP/2.0\r\n\r\n", 400),
         (b"GET /a HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        # What cannot be passed on would look as if the control plane were away.
+        (b"GET /a?b=\0 HTTP/1.1\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\r\nif-none-match: a\rb\r\n\r\n", 400),
+        (b"GET /a HTTP/1.1\r\nif-none-match: a\0\r\n\r\n", 400),
         (b"PUT /a HTTP/1.1\r\ncontent-length: -1\r\n\r\n", 400),
         (b"PUT /a HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabc", 400),
         (b"PUT /a HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),

@@ -8,6 +8,7 @@ import pytest
 
 from controlplane.domain.errors import Refused
 from workers.relay.networks import Admission, attached, read_networks
+from workers.sdk import interfaces
 
 ROUTES = """Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT
 eth0 00000000 0101000A 0003 0 0 0 00000000 0 0 0
@@ -51,6 +52,18 @@ def test_an_interface_that_came_up_later_counts_unless_networks_were_given(tmp_p
     fixed.check("10.9.1.1")
     with pytest.raises(Refused):
         fixed.check("10.0.1.7")
+
+
+def test_this_host_is_known_by_the_way_to_its_address_and_not_by_what_may_be_bound(monkeypatch):
+    """Where net.ipv4.ip_nonlocal_bind is on, everybody's address may be."""
+    admission = Admission(())
+    monkeypatch.setattr(interfaces, "is_local", lambda address: True)
+    own = interfaces.on_the_way_to("192.0.2.1", 9)
+    for source in ("127.0.0.1", own or "127.0.0.1"):
+        admission.check(source)
+    for source in ("192.0.2.1", "2001:db8::1"):
+        with pytest.raises(Refused):
+            admission.check(source)
 
 
 def test_networks_are_cidrs():

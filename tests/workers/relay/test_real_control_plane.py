@@ -86,6 +86,7 @@ def test_the_ranks_of_an_engine_register_through_it_as_one_launch(plane, relay, 
         assert {rank["process"] for rank in status["launches"][0]["ranks"]} == {str(pid) for pid, _ in engine.ranks}
     # The next start of the engine is another launch.
     with Engine(tmp_path, relay.address, tp=2) as engine:
+        soon_here(lambda: ports(directory(plane, relay), 2) == engine.ports)
         soon_here(lambda: ports(relay.client(), 2) == engine.ports)
         assert len(launches(plane, relay)) == 2 and len(set(launches(plane, relay))) == 2
 
@@ -201,8 +202,8 @@ def test_what_the_control_plane_refuses_is_refused_and_what_its_token_lacks_is_n
     try:
         with Engine(tmp_path, nobody.address, tp=1) as engine:
             assert ports(nobody.client(), 1) == engine.ports, "it is served from here"
-            said = nobody.until_away()["control_plane"]
-            assert "401" in said["trouble"] and said["to_be_told"]["registrations"] == 1
+            said = nobody.until(lambda status: "401" in status["control_plane"]["trouble"])["control_plane"]
+            assert said["state"] != "together" and said["to_be_told"]["registrations"] == 1
             assert nobody.text().count("is away") == 1, "said once, however often it is tried"
     finally:
         nobody.kill9()

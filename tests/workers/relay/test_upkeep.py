@@ -17,7 +17,7 @@ from tests.workers.relay.inside import Inside
 from tests.workers.sdk.directory import Directory
 from tests.workers.sdk.server import HANG, Heard, Said, Server, say, serving
 from tests.workers.sdk.waiting import soon
-from workers.relay import door, upkeep
+from workers.relay import door, telling, upkeep
 from workers.relay.link import State
 
 DATABASE = Said(503, b"the database cannot be reached right now; nothing was changed, try again")
@@ -85,6 +85,23 @@ async def test_what_was_acknowledged_is_told_in_order_and_then_its_word_counts(p
     await again.upkeep.telling.forward_rooms()
     assert len(plane.told()) == 4 and len(plane.heard("POST", "/register_dp_rank")) == 1, "and not after a restart"
     await again.close()
+
+
+async def test_whoever_registered_meanwhile_is_not_followed_by_the_one_whose_slot_it_was(plane, relay):
+    for n in range(telling.WINDOW + 1):
+        await relay.put(attn_tp_size=telling.WINDOW + 1, attn_tp_rank=n, rank_port=41000 + n)
+    last = 41000 + telling.WINDOW
+    relay.keeping.link.came_back()
+    once = iter([True])
+
+    def while_told(heard: Heard) -> None:
+        if heard.method == "PUT" and next(once, False):
+            said = json.loads(relay.keeping.holding.seat(telling.WINDOW + 1).put.body)
+            relay.keeping.put(json.dumps({**said, "rank_port": 42000}), None, "", "127.0.0.1", pending=True)
+
+    plane.says = while_told
+    assert await relay.upkeep.telling.replay() and last not in plane.told() and len(plane.told()) == telling.WINDOW
+    assert await relay.upkeep.telling.replay() and plane.told()[-1] == 42000
 
 
 async def test_while_it_answers_every_word_is_its_own(plane, relay):

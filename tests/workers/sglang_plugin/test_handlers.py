@@ -161,3 +161,15 @@ def test_the_second_engine_of_a_process_has_a_token_of_its_own(plugin, monkeypat
     assert os.environ["PD_LAUNCH_TOKEN"] == "t-1"
     launching(object)
     assert os.environ["PD_LAUNCH_TOKEN"] != "t-1"
+
+
+def test_an_engine_that_is_started_by_a_process_of_another_one_has_a_token_of_its_own(plugin, monkeypatch):
+    monkeypatch.setenv(launch.MINTED, f"t-1/{os.getppid()}")
+    plugin.handlers()["launching"](object)
+    assert os.environ["PD_LAUNCH_TOKEN"] != "t-1" and launch.minted_by() == os.getpid()
+
+
+def test_a_token_that_was_set_by_hand_stays_whatever_is_started(plugin):
+    for _ in range(3):
+        plugin.handlers()["launching"](object)
+    assert os.environ["PD_LAUNCH_TOKEN"] == "t-1"

@@ -81,6 +81,7 @@ def test_settings_that_make_no_sense_are_a_sentence_in_the_log_and_nothing_else(
         ({**AT, "PD_LEASE_SECONDS": "0"}, "PD_LEASE_SECONDS must be a number from 1 to 600"),
         ({**AT, "PD_EVIDENCE_SHARE": "half"}, "PD_EVIDENCE_SHARE must be a number from 0 to 1"),
         ({**AT, "PD_TOKEN_FILE": "/nowhere/token"}, "PD_TOKEN_FILE cannot be read"),
+        ({**AT, "PD_LAUNCH_TOKEN": "é" * 3}, "PD_LAUNCH_TOKEN must be at most 128 printable ASCII characters"),
     ],
 )
 def test_each_wrong_setting_is_named(given, said):
@@ -124,6 +125,10 @@ def test_one_token_for_a_launch_and_none_where_it_could_not_be_agreed():
     # The second engine of one process; a token that was set by hand is the owner's affair.
     launch.renew(env)
     assert env["PD_LAUNCH_TOKEN"] != minted and launch.minted_by(env) == os.getpid()
+    launch.renew(child)
+    assert child["PD_LAUNCH_TOKEN"] != minted and launch.minted_by(child) == os.getpid(), (
+        "an engine that an engine starts"
+    )
     launch.renew(given)
     assert given["PD_LAUNCH_TOKEN"] == "t-1"
 

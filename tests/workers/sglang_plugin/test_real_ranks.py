@@ -127,7 +127,8 @@ def test_a_rank_that_gave_up_is_registered_by_the_plugin_when_the_control_plane_
 
 
 def test_a_rank_that_registers_with_us_alone_starts_at_once_however_long_we_are_away(story):
-    assert story.registered[AUTHORITY]["took"] / slowness() < 1.0
+    # Measured beside those that wait, on the same machine at the same time: none of their pauses is in it.
+    assert story.registered[AUTHORITY]["took"] < 0.5 * min(story.registered[rank]["took"] for rank in REPORTED)
     eventually(lambda: story.ports("authority", 1) == [story.registered[AUTHORITY]["port"]])
 
 
