@@ -83,6 +83,12 @@ RUNBOOKS: Mapping[str, Runbook] = {
         ("which of its ranks have not answered", "whether their addresses can be reached from the control plane"),
         ("correct the address that they advertise", "open the network, or leave it out of PDCP_PROBE_NETWORKS"),
     ),
+    "refused-events": Runbook(
+        "A shared listener was asked without a name",
+        "Several instances share that port, so an answer could be another instance's: nothing was answered, nothing stored.",
+        ("Events, refusals: what was asked, and from where", "which instances share the listener, under Instances"),
+        ("let who asks name its instance: header, path or NAME:x@host", "or give each instance a port of its own"),
+    ),
     "refused-instance": Runbook(
         "Registrations were refused",
         "A rank sent something that cannot be stored. Nothing of it was: the directory is as it was before.",
