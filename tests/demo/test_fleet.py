@@ -60,10 +60,17 @@ class Site:
         return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
+def below(others: set[psutil.Process]) -> list[psutil.Process]:
+    """Every process that this one started, but the `others` (databases and routers of tests before this) and theirs."""
+    own = [child for child in psutil.Process().children() if child not in others]
+    return own + [grandchild for child in own for grandchild in child.children(recursive=True)]
+
+
 @pytest.mark.timeout(400)
 async def test_a_fleet_comes_up_every_page_has_its_content_and_what_is_broken_heals():
+    others = set(psutil.Process().children())
     async with fleet(Settings(first_port=0, rate=5), asyncio.Event()) as running:
-        family = psutil.Process().children(recursive=True)
+        family = below(others)
         site = Site(running)
         await site.sign_in()
         async with Shots(site.http) as shots:
@@ -73,7 +80,7 @@ async def test_a_fleet_comes_up_every_page_has_its_content_and_what_is_broken_he
             await a_round_of_chaos_heals(running, site, shots)
         await requests_are_well(running)
         await site.http.aclose()
-        family += psutil.Process().children(recursive=True)
+        family += below(others)
         directory = running.directory
         assert directory.exists()
     assert not psutil.wait_procs(family, timeout=20 * slowness())[1]
