@@ -4,12 +4,23 @@ import os
 
 import pytest
 
-DRIVING = frozenset(
-    (
-        *("agent", "browser", "compat", "crash", "demo", "detection", "explain", "live", "outage", "relay", "routers"),
-        *("sglang_plugin", "supervisor"),
-    )
-)
+DRIVING = {
+    "agent",
+    "browser",
+    "compat",
+    "crash",
+    "demo",
+    "detection",
+    "explain",
+    "live",
+    "messaging",
+    "outage",
+    "relay",
+    "routers",
+    "sglang_plugin",
+    "supervisor",
+    "transfer",
+}
 """Folders whose tests start browsers, engines, routers or all of our processes on a machine that others use too."""
 
 _failed_first: dict[str, str] = {}

@@ -18,7 +18,9 @@ from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 # Knobs of the shell that runs the tests must not reach the processes under test.
-_OWN_KNOBS = re.compile(r"PDCP_|DATABASE_URL$|REDIS_URL$|SECRET_KEY|DEBUG$|LOG_|DJANGO_|ALLOWED_HOSTS$|CSRF_")
+_OWN_KNOBS = re.compile(
+    r"PDCP_|PD_LAUNCH_TOKEN$|DATABASE_URL$|REDIS_URL$|SECRET_KEY|DEBUG$|LOG_|DJANGO_|ALLOWED_HOSTS$|CSRF_"
+)
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 
@@ -28,7 +30,10 @@ class NotReady(AssertionError):
 
 
 def clean_env(**knobs: object) -> dict[str, str]:
-    """The environment of this test run without our own knobs, plus `knobs`; None leaves one out."""
+    """The environment of this test run without our own knobs, plus `knobs`; None leaves one out.
+
+    A launch token too: the SDK leaves one for children as soon as a test of this process has minted it.
+    """
     env = {name: value for name, value in os.environ.items() if not _OWN_KNOBS.match(name)}
     env.update({"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "SECRET_KEY": "only-for-tests" * 4})
     for name, value in knobs.items():
