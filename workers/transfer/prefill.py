@@ -251,6 +251,7 @@ class PrefillSide:
             elif known is None:
                 ended = self._ended.get(message.room)
                 if ended is not None and ended.concerns(message, now=time.monotonic()):
+                    self._ended[message.room] = ended.tell(message)
                     self.tell(Sending(room=message.room, deadline=0, poll=Poll.FAILED, reason=ended.reason), message)
                     return
                 if not self._remember(message.room, EARLY_SECONDS):

@@ -57,6 +57,10 @@ class Ended:
     def concerns(self, request: KvRequest, *, now: float) -> bool:
         return bool(self.reason) and now < self.until and request.session not in self.told
 
+    def tell(self, request: KvRequest) -> Ended:
+        """It was told late that the room is over: what its session asks next is another request."""
+        return replace(self, told=self.told | {request.session})
+
 
 def ended(state: Sending, before: Ended | None, *, now: float) -> Ended:
     poisoned = state.poisoned or (before is not None and before.poisoned)

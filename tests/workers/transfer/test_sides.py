@@ -117,6 +117,17 @@ def test_a_room_that_is_in_use_is_refused_on_either_side_and_free_again_afterwar
     again.close()
 
 
+def test_a_decode_that_was_told_late_that_a_room_is_over_may_use_it_again(prefill, decode):
+    prefill.side.open(7).close()
+    late = ask(decode, prefill, 7)
+    assert late.wait(30) is Poll.FAILED and "closed the room" in late.close().reason
+    until(lambda: all_free(prefill, decode), "the room is over on both sides")
+    again = ask(decode, prefill, 7)
+    assert send(prefill, 7, whole_kv(SHAPE, DTYPE, TOKENS, seed=3)) is Poll.SUCCESS
+    assert again.wait(30) is Poll.SUCCESS
+    again.close()
+
+
 @pytest.mark.parametrize("backend", ["zmq", "mooncake"])
 def test_1000_requests_of_which_every_50th_is_of_another_room_and_none_of_those_is_consumed(backend, monkeypatch):
     with contextlib.ExitStack() as stack:
