@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from dashboard.page import Part, render_part
@@ -89,6 +89,21 @@ def thousands(number: float | int | None) -> str:
     ('1,284', '–')
     """
     return "–" if number is None else f"{number:,}"
+
+
+@register.filter
+def coded(sentence: str) -> SafeString:
+    """What stands between backticks, a command to type, as code.
+
+    >>> coded("`manage.py explain <NAME>` says why")
+    '<code>manage.py explain &lt;NAME&gt;</code> says why'
+    """
+    parts = str(sentence).split("`")
+    if len(parts) % 2 == 0:
+        # One that is not closed is no more than a character.
+        return format_html("{}", sentence)
+    pieces = (format_html("<code>{}</code>", part) if at % 2 else part for at, part in enumerate(parts))
+    return format_html_join("", "{}", ((piece,) for piece in pieces))
 
 
 def _utc(at: float) -> datetime.datetime:

@@ -100,7 +100,10 @@ def test_a_rank_that_refuses_is_down_and_the_candidate_stands_below(world, viewe
 def test_the_questions_are_answered_in_order_and_the_first_no_is_the_conclusion(world, viewer):
     world.launch(TOPOLOGY, first_port=4000)
     lead(world)
-    said = viewer.text(f"{PAGE}?tab=why")
+    html = viewer.get(f"{PAGE}?tab=why")
+    said = text_of(html)
+    # What is to be typed is told apart.
+    assert "<code>manage.py instances edit prefill-a --engine-url URL</code> says where" in html and "`" not in said
     assert "13 questions: 6 yes, 7 not observed" in said and "Nothing that was seen speaks against it." in said
     assert "1 Is the directory up? yes" in said and "6 Does its engine answer? not observed" in said
     gateway("gw-1")

@@ -51,6 +51,16 @@ class _Batch:
     items: list[Evidence]
 
 
+def plain(text: str, *, most: int = MOST_DETAIL) -> str:
+    """What a report can carry of it: at most so many characters, each of which can be printed and encoded.
+
+    >>> plain("no\\x00 memory\\ud800"), plain("long", most=2)
+    ('no  memory ', 'lo')
+    """
+    said = text[:most]
+    return said if said.isprintable() else "".join(c if c.isprintable() else " " for c in said)
+
+
 class Reports:
     """`source` is the name of this process, the same while it runs. `run()` is a task of its own."""
 
@@ -65,7 +75,7 @@ class Reports:
         most: int = MOST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._wire, self._at, self._api, self._source = wire, control_plane, api, source[:128]
+        self._wire, self._at, self._api, self._source = wire, control_plane, api, plain(source, most=128)
         self._every, self._clock = every, clock
         self._backlog = Backlog(most)
         # Made up anew, so that a process of the same name is not taken for this one.
@@ -107,9 +117,9 @@ class Reports:
         Raises WorkerError for what no report can say."""
         if rung not in RUNGS or not OUTCOME.fullmatch(result):
             raise WorkerError(f"evidence is about one of {', '.join(RUNGS)}, with a result in one lower-case word")
-        if not 0 <= room <= MAX_ROOM or not 0 < len(instance) <= 100:
+        if not 0 <= room <= MAX_ROOM or not 0 < len(instance) <= 100 or not instance.isprintable():
             raise WorkerError(
-                "evidence is about a room from 0 to 2^63-1, and names its prefill in at most 100 characters"
+                "evidence is about a room from 0 to 2^63-1, and names its prefill in at most 100 printable characters"
             )
         now, what = self._clock(), (room, instance)
         with self._lock:
@@ -120,10 +130,8 @@ class Reports:
                     del self._noted[next(iter(self._noted))]
         if took is None and before is not None:
             took = now - before
-        said = detail[:MOST_DETAIL]
-        if not said.isprintable():
-            said = "".join(c if c.isprintable() else " " for c in said)
-        self._backlog.add(Evidence(room, instance, rung, result, now, said, launch_token[:128], took))
+        token = plain(launch_token, most=128)
+        self._backlog.add(Evidence(room, instance, rung, result, now, plain(detail), token, took))
 
     def count_open(self, instance: str, count: Count, *, launch_token: str = "") -> None:
         """From now on tell how many rooms of `instance` are open here, by DP rank. Zeros count: they let a drain end."""

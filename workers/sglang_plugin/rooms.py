@@ -16,15 +16,16 @@ from typing import Any
 
 from controlplane.domain.addresses import bracketed
 from controlplane.domain.claims import PASSED
-from controlplane.domain.reports import is_sampled
+from controlplane.domain.reports import MAX_ROOM, is_sampled
 from workers.sdk import BadAddress, read_place
+from workers.sdk.reports import plain
 
 log = logging.getLogger(__name__)
 
 FAILED, WAITING_FOR_INPUT = 0, 2
 """KVPoll (disaggregation/base/conn.py)."""
 
-MOST_PREFILLS, MOST_DETAIL, MAX_ROOM = 1024, 200, 2**63 - 1
+MOST_PREFILLS = 1024
 WORDS = (("timed out", "timed_out"), ("Aborted", "aborted"), ("Lost connection", "lost"), ("conflict", "conflict"))
 
 Note = Callable[..., None]
@@ -123,6 +124,7 @@ class Rooms:
         if infos:
             rank = f"{bracketed(infos[0]['rank_ip'])}:{infos[0]['rank_port']}"
             self._prefills[address] = rank
+            self._prefills.move_to_end(address)
             if len(self._prefills) > MOST_PREFILLS:
                 self._prefills.popitem(last=False)
         if "@" in address:
@@ -148,8 +150,7 @@ class Rooms:
     def _say(self, room: Any, instance: str | None, rung: str, result: str, detail: str) -> None:
         """One item that cannot be read would have a whole batch refused."""
         if instance is not None and isinstance(room, int) and 0 <= room <= MAX_ROOM:
-            plain = "".join(c if c.isprintable() else " " for c in detail[:MOST_DETAIL])
-            self._note(room, instance, rung, result, detail=plain)
+            self._note(room, instance, rung, result, detail=plain(detail))
 
 
 def word_of(reason: str) -> str:

@@ -250,9 +250,10 @@ async def test_the_last_word_is_all_that_waits_and_ends_where_nobody_takes_it(se
 async def test_what_no_report_can_say_is_refused_when_it_is_noted_or_made_sayable(serve, reports_at):
     server = serve(lambda heard: OK)
     reports = reports_at(server)
-    for room, instance in ((-1, "a"), (2**63, "a"), (1, ""), (1, "x" * 101)):
+    for room, instance in ((-1, "a"), (2**63, "a"), (1, ""), (1, "x" * 101), (1, "a\ud800")):
         with pytest.raises(WorkerError, match="room from 0 to 2"):
             reports.note(room, instance, "resolved")
-    reports.note(1, "a", "resolved", detail="nul\0 and\nline")
+    reports.note(1, "a", "resolved", detail="nul\0 and\nline", launch_token="half a pair \udc00")
     await reports.flush()
-    assert server.heard[0].json()["evidence"][0]["detail"] == "nul  and line"
+    (told,) = server.heard[0].json()["evidence"]
+    assert (told["detail"], told["launch_token"]) == ("nul  and line", "half a pair  ")
