@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from tests.controlplane.routers.real import RealRouter
-from tests.detection.nursery import Nursery
+from tests.detection.conftest import nursery  # noqa: F401
 from tests.explain.ground import Ground
 from tests.supervisor.conftest import Up
 
@@ -30,15 +28,6 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
             made.rank(f"neighbour-{number}")
         yield made
         print(f"--- manage.py up ---\n{up.output[-10000:]}")
-
-
-@pytest.fixture(scope="module")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    if importlib.util.find_spec("sglang") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("real ranks need SGLang (see CONTRIBUTING)")
-    opened = Nursery(tmp_path_factory.mktemp("nursery") / "log")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

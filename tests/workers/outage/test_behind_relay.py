@@ -11,16 +11,9 @@ from tests.workers.agent.pairs import pair
 from tests.workers.outage.scene import GENEROUS, Outage, at, evidence_is_complete, nothing_failed
 from tests.workers.outage.traffic import Traffic
 from tests.workers.relay.relays import Relay
-from tests.workers.sdk.plane import real_plane
 from tests.workers.sdk.waiting import soon_here
 
 METHODS = {"bound": "round_robin", "follows": "follow_bootstrap_room"}
-
-
-@pytest.fixture
-def outage(sqlite_template, tmp_path):
-    with real_plane(sqlite_template, tmp_path) as plane:
-        yield Outage(plane)
 
 
 @pytest.mark.timeout(120)

@@ -12,7 +12,6 @@ from tests.support.ports import free_port
 from tests.workers.agent.pairs import pair
 from tests.workers.outage.scene import GENEROUS, Outage, at, evidence_is_complete, nothing_failed
 from tests.workers.outage.traffic import Traffic
-from tests.workers.sdk.plane import real_plane
 from tests.workers.sdk.test_real_sglang import Side
 from tests.workers.sdk.waiting import soon_here
 from workers.agent.asking import Request
@@ -30,12 +29,6 @@ def sglang(tmp_path_factory):
     side = Side(tmp_path_factory.mktemp("sglang") / "log")
     yield side
     side.end()
-
-
-@pytest.fixture
-def outage(sqlite_template, tmp_path):
-    with real_plane(sqlite_template, tmp_path) as plane:
-        yield Outage(plane)
 
 
 @pytest.mark.timeout(120)
