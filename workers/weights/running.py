@@ -10,9 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import torch
@@ -32,7 +33,9 @@ from .settings import Settings
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 LOOK_SECONDS = 1.0
+NOTICED_SECONDS = 0.2
 PUBLISHED_SECONDS = 30.0
 LINE_SECONDS = 1.0
 
@@ -119,7 +122,11 @@ def run(settings: Settings) -> int:
                     return 1 if None in loaded else 0
             assert settings.plane is not None
             client = open_.enter_context(Client(settings.plane))
-            seeds = list(threads.map(lambda rank, had: rank.serve(had, client, settings.timeout), ranks, loaded))
+            tries = [
+                threads.submit(rank.serve, had, client, settings.timeout)
+                for rank, had in zip(ranks, loaded, strict=True)
+            ]
+            seeds = [_result(task) for task in tries]
         except KeyboardInterrupt:
             # Ranks are busy, and whoever asked for an end does not wait for theirs. Engines end with us.
             os._exit(130)
@@ -142,12 +149,19 @@ def _pull_all(settings: Settings, ranks: list[Rank], threads: ThreadPoolExecutor
     loaded: list[Loaded | None] = []
     for task in tries:
         try:
-            loaded.append(done := task.result())
+            loaded.append(done := _result(task))
             print(_json(done) if settings.as_json else done.sentence, flush=True)
         except (WeightsError, WorkerError, TransferError) as problem:
             loaded.append(None)
             print(f"error: {problem}", file=sys.stderr, flush=True)
     return loaded
+
+
+def _result(task: Future[T]) -> T:
+    """What became of it. A Ctrl-C just before a wait without a limit would be noticed only at its end."""
+    while not task.done():
+        wait((task,), timeout=NOTICED_SECONDS)
+    return task.result()
 
 
 def _tend(seeds: list[Seed], engines: list[TransferEngine], client: Client, stop: threading.Event) -> None:
