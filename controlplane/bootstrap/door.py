@@ -81,7 +81,7 @@ class Door:
         try:
             if not self.may_answer():
                 raise StandingDown
-            reply = await self.answer(request)
+            reply = await self._answer(request)
             if not self.may_answer():
                 raise StandingDown
         except Refused as refused:
@@ -99,6 +99,14 @@ class Door:
         if reply.status >= 400:
             self.refused[reply.status] = self.refused.get(reply.status, 0) + 1
         await send_reply(send, reply, head_only=request.head.method == "HEAD")
+
+    async def _answer(self, request: Request) -> Reply:
+        try:
+            return await self.answer(request)
+        except Refused as refused:
+            if refused.code != "unauthenticated" or not await self.guard.learns(request):
+                raise
+        return await self.answer(request)
 
     def meant(self, request: Request) -> Meant:
         head = request.head
