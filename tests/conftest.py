@@ -1,3 +1,3 @@
 """Fixtures that every test may use."""
 
-pytest_plugins = ["tests.support.plugin", "tests.support.again", "tests.soak.hooks"]
+pytest_plugins = ["tests.support.plugin", "tests.support.again", "tests.support.order", "tests.soak.hooks"]

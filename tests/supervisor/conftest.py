@@ -164,11 +164,13 @@ class Up:
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
-    """`up()` -> an Up that was started; `up(tty=True, PDCP_X=…)`."""
+def up(tmp_path: Path, sqlite_template: Path) -> Iterator[Callable[..., Up]]:
+    """`up()` -> an Up that was started; `up(tty=True, PDCP_X=…)`. `first`: there is nothing yet, not even tables."""
     runs: list[Up] = []
 
-    def start(*, tty: bool = False, behind: str = "", **knobs: object) -> Up:
+    def start(*, tty: bool = False, behind: str = "", first: bool = False, **knobs: object) -> Up:
+        if not first and not (tmp_path / "data").exists():
+            shutil.copytree(sqlite_template, tmp_path / "data")
         runs.append(Up(tmp_path / "data", tty=tty, behind=behind, **knobs))
         return runs[-1]
 

@@ -35,6 +35,9 @@ def test_on_a_terminal_the_link_signs_in_as_administrator_once(up):
 def test_without_a_terminal_there_is_no_link(up):
     run = up().wait_ready()
     assert not re.search(LINK, run.output)
+    # How else to get in is said here, and where one stands before the door.
+    run.wait_for("sign in +with a password; the first account: python manage.py createsuperuser")
+    assert "manage.py createsuperuser" in get(f"{run.web}/sign-in/").text
 
 
 def test_when_the_web_port_is_open_to_other_machines_there_is_no_link(up):

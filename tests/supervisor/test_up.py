@@ -17,7 +17,7 @@ from tests.support.processes import ROOT, freeze
 
 
 def test_it_starts_every_process_and_says_where_they_listen(up):
-    run = up().wait_ready()
+    run = up(first=True).wait_ready()
     commands = [command_of(process) for process in run.family()]
     for part in ("manage.py bootstrap", "manage.py web", "celery", "valkey-server|redis-server"):
         assert any(re.search(part, command) for command in commands), (part, commands)
@@ -35,7 +35,7 @@ def test_it_is_ready_within_five_seconds_once_installed(up):
     seconds = []
     for _ in range(4):
         before = slowness()
-        run = up()
+        run = up(first=True)
         said = float(run.wait_for(READY)["seconds"])
         seconds.append(said / max(before, slowness()))
         run.signal(signal.SIGTERM)

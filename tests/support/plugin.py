@@ -5,14 +5,20 @@ Migrations run once a session, into a template that every test copies.
 
 import os
 import shutil
+import signal
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support import processes
+from tests.support.forking import Zygote
 from tests.support.postgres import PostgresServer, Unavailable, running_server
-from tests.support.processes import Bootstrap, clean_env, manage
+from tests.support.processes import Bootstrap, clean_env, die_with_parent, manage
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +35,39 @@ class Backend:
         return clean_env(PDCP_DATA_DIR=self.data_dir, DATABASE_URL=self.database_url)
 
 
+ON_A_DATABASE = {"backend", "postgres_template", "sqlite_template"}
+
+
+@contextmanager
+def forking() -> Iterator[Zygote]:
+    """Meanwhile our commands are forked where they can be (forking.py), not executed. Linux only."""
+    with tempfile.TemporaryDirectory(prefix="pd-zygote-") as data:
+        env = clean_env(PDCP_DATA_DIR=data, PDCP_ENV_FILE="/dev/null")
+        before, processes.zygote = processes.zygote, Zygote(env, die_with_parent(signal.SIGKILL))
+        try:
+            yield processes.zygote
+        finally:
+            processes.zygote.close()
+            processes.zygote = before
+
+
+def measures(session: pytest.Session) -> bool:
+    """Whether it takes the real thing: processes that are executed, and disks."""
+    return any(item.get_closest_marker(name) for item in session.items for name in ("soak", "bench"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The zygote is there before any test that may want it: a test that counts children must not see it come."""
+    wanted = any(ON_A_DATABASE & set(getattr(item, "fixturenames", ())) for item in session.items)
+    if sys.platform == "linux" and wanted and not measures(session) and not session.config.option.collectonly:
+        begun = forking()
+        begun.__enter__()
+        session.config.add_cleanup(lambda: begun.__exit__(None, None, None))
+
+
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    server = running_server()
+def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    server = running_server(in_memory=not measures(request.session))
     try:
         started = server.__enter__()
     except Unavailable as why:

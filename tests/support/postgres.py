@@ -19,10 +19,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+import psutil
 import psycopg
 
 from tests.support.ports import free_port
 from tests.support.processes import Child, NotReady, clean_env
+
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 4 * 2**30
+"""Of two servers, their write-ahead logs, and hundreds of databases of a test that leaves them."""
 
 
 class Unavailable(Exception):
@@ -60,8 +65,12 @@ class PostgresServer:
 
 
 @contextmanager
-def running_server() -> Iterator[PostgresServer]:
-    """A server for as long as the block lasts, or Unavailable."""
+def running_server(*, in_memory: bool = False) -> Iterator[PostgresServer]:
+    """A server for as long as the block lasts, or Unavailable.
+
+    `in_memory`: its files are there if there is room, for a new database is ten megabytes to sync. What outlives kill -9 on
+    a disk does so there as well, and no test pulls the plug.
+    """
     if url := os.environ.get("TEST_DATABASE_URL"):
         server = PostgresServer(url)
         try:
@@ -69,7 +78,7 @@ def running_server() -> Iterator[PostgresServer]:
         finally:
             server.drop_all()
         return
-    directory = Path(tempfile.mkdtemp(prefix="pdcp-postgres-"))
+    directory = Path(tempfile.mkdtemp(prefix=f"pdcp-postgres-{os.getpid()}-", dir=_memory() if in_memory else None))
     child: Child | None = None
     try:
         child, url = _start(directory)
@@ -78,6 +87,16 @@ def running_server() -> Iterator[PostgresServer]:
         if child is not None:
             _stop(child)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _memory() -> Path | None:
+    """Where files cost no disk; what test runs left there that were killed is removed. None: in the usual place."""
+    if not os.access(MEMORY, os.W_OK):
+        return None
+    for left in MEMORY.glob("pdcp-postgres-*"):
+        if not psutil.pid_exists(int(left.name.split("-")[2])):
+            shutil.rmtree(left, ignore_errors=True)
+    return MEMORY if shutil.disk_usage(MEMORY).free > ROOM_BYTES else None
 
 
 def _start(directory: Path) -> tuple[Child, str]:
@@ -111,6 +130,9 @@ def _start_from(bin_dir: Path, data: Path, user: pwd.struct_passwd | None) -> tu
         "max_connections": 200,
         "shared_buffers": "64MB",
     }
+    if data.is_relative_to(MEMORY):
+        # A gigabyte of log is nothing on a disk.
+        settings["max_wal_size"] = "256MB"
     command = [str(bin_dir / "postgres"), "-D", str(data), "-p", str(port)]
     command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     child = Child(command, env=clean_env(), log=data.parent / "log", user=uid, dies_by=signal.SIGQUIT)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.forking import Forked, Zygote
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +24,9 @@ _OWN_KNOBS = re.compile(
 )
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
+
+zygote: Zygote | None = None
+"""Bears our commands while it is there."""
 
 
 class NotReady(AssertionError):
@@ -68,10 +72,10 @@ def _states(pid: int) -> list[str]:
 
 def manage(*arguments: str, env: Mapping[str, str], timeout: float = 90) -> subprocess.CompletedProcess[str]:
     """Run one `manage.py` command to its end; the caller judges the exit code."""
-    return subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=ROOT, env=dict(env), capture_output=True, text=True, timeout=timeout,
-    )  # fmt: skip
+    argv = [sys.executable, "manage.py", *arguments]
+    if zygote is not None and zygote.can(argv, env):
+        return zygote.run(argv, env=env, timeout=timeout)
+    return subprocess.run(argv, cwd=ROOT, env=dict(env), capture_output=True, text=True, timeout=timeout)
 
 
 class Child:
@@ -94,16 +98,20 @@ class Child:
         self.lines: list[str] = []
         self._changed = threading.Condition()
         self._log = log.open("ab", buffering=0)
-        self._process = subprocess.Popen(
-            self.argv,
-            cwd=ROOT,
-            env=dict(env),
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            user=user,
-            preexec_fn=_die_with_parent(dies_by),
-        )
+        self._process: subprocess.Popen[bytes] | Forked
+        if zygote is not None and user is None and zygote.can(argv, env):
+            self._process = zygote.start(argv, env=env, stderr=self._log.fileno(), stdin=stdin, dies_by=dies_by)
+        else:
+            self._process = subprocess.Popen(
+                self.argv,
+                cwd=ROOT,
+                env=dict(env),
+                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                user=user,
+                preexec_fn=die_with_parent(dies_by),
+            )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -282,7 +290,7 @@ class Bootstrap:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
 
-def _die_with_parent(by: signal.Signals) -> Callable[[], None] | None:
+def die_with_parent(by: signal.Signals) -> Callable[[], None] | None:
     """A killed test run must not leave its servers behind (Linux only)."""
     if _libc is None:
         return None

@@ -48,7 +48,7 @@ def person(on_backend: Backend) -> Callable[..., User]:
 
     @off_the_loop
     def make(name: str, *groups: str) -> User:
-        user = User.objects.create_user(name, password="correct horse battery")
+        user = User.objects.create_user(name)
         user.groups.set(Group.objects.filter(name__in=groups))
         return user
 
