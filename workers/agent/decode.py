@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from workers.messaging import Endpoint
@@ -117,15 +118,17 @@ class Decode:
         prompt = pages_for(len(request.prompt), size)
         with ExitStack() as undo:
             try:
-                pages = Pages(group, prompt)
+                pages = group.taking(lambda: Pages(group, prompt))
                 undo.callback(pages.close)
-                more = Pages(group, pages_for(len(request.prompt) + request.count, size) - prompt)
+                rest = pages_for(len(request.prompt) + request.count, size) - prompt
+                more = group.taking(lambda: Pages(group, rest))
                 undo.callback(more.close)
                 receivers: dict[Place, Receiver] = {}
                 kept = dict(pages.of)
                 for at, rank in group.ranks.items():
                     mapping = prefill.rank(at.tp, at.pp).mapping
-                    receivers[at] = rank.side.open(
+                    opened = partial(
+                        rank.side.open,
                         request.room,
                         sources(prefill, dp, at),
                         pages.of[at],
@@ -134,6 +137,7 @@ class Decode:
                         timeout=self.settings.timeout,
                         replaced=lambda: self._replaced.why(request.place, prefill),
                     )
+                    receivers[at] = group.taking(opened)
                     pages.hand_over(at)
                     undo.callback(receivers[at].close)
                     work.on_abort(receivers[at].abort)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import torch
 
-from workers.transfer import DecodeSide, MetadataSlots, PrefillSide, TransferEngine, open_engine
+from workers.transfer import (
+    DecodeSide,
+    MetadataSlots,
+    NothingFree,
+    PrefillSide,
+    TransferEngine,
+    TransferError,
+    open_engine,
+)
 from workers.transfer import Place as Seat
 from workers.transfer.metadata import sglang_fields
 from workers.transfer.pool import KvPool, shape_of
@@ -19,7 +28,10 @@ from .ranks import Place
 from .running import Runner
 from .settings import Settings
 
+log = logging.getLogger(__name__)
+
 Side = TypeVar("Side", PrefillSide, DecodeSide)
+T = TypeVar("T")
 METADATA_SLOTS = 64
 
 
@@ -66,6 +78,7 @@ class DpGroup(Generic[Side]):
         config = config_of(settings)
         self.dp = dp
         self.lock = threading.Lock()
+        self._relief = threading.Lock()
         self.runner = Runner(config, tp_size=settings.tp, pp_size=settings.pp)
         self.ranks: dict[Place, Rank[Side]] = {
             at: Rank(settings, config, at, open_side) for at in self.runner.group.places
@@ -73,6 +86,33 @@ class DpGroup(Generic[Side]):
 
     def caches(self, pages: Mapping[Place, Sequence[int]]) -> dict[Place, PagedCache]:
         return {at: PagedCache(rank.pool, pages[at]) for at, rank in self.ranks.items()}
+
+    def taking(self, take: Callable[[], T]) -> T:
+        """What `take` takes; tried once more where a quarantine was what stood in its way. Raises NothingFree."""
+        try:
+            return take()
+        except NothingFree:
+            if not self._relieve():
+                raise
+            return take()
+
+    def _relieve(self) -> bool:
+        """End quarantines by starting engines anew, where that costs nobody a room, or less than it gives back: a peer that
+        died under a room never says that it writes no more. Whether there was one."""
+        done = False
+        with self._relief:
+            for at, rank in self.ranks.items():
+                stocks, held = (rank.side.pages, rank.side.slots), rank.side.pages.held
+                is_idle = not any(stock.taken for stock in stocks)
+                if (held and is_idle) or any(2 * stock.held >= stock.size for stock in stocks):
+                    try:
+                        rank.side.reset()
+                    except TransferError:
+                        log.exception("%d pages of %s stay in quarantine: its engine does not start", held, at)
+                        continue
+                    log.warning("%d pages of %s were in quarantine; its transfer engine was started anew", held, at)
+                    done = True
+        return done
 
     def close(self) -> None:
         for rank in self.ranks.values():

@@ -6,13 +6,15 @@ import asyncio
 import datetime
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aiohttp import web
 
-from workers.sdk import WorkerError
+from workers.sdk import Overloaded, Place, WorkerError
 
 from . import asking
 from .asking import Request
@@ -22,6 +24,9 @@ from .work import Desk
 
 MAX_BODY = 1 << 20
 AT_ONCE = 64
+MOST_OF_ONE = 32
+"""Requests under way for one prefill: one that is silent keeps its own waiting, and no other's."""
+MOST_WAITING = 1000
 
 
 class Agent(Protocol):
@@ -37,6 +42,12 @@ class Agent(Protocol):
     def serve(self, request: Request, on: Callable[[int], None]) -> dict[str, Any]: ...
 
 
+@dataclass(slots=True)
+class _Line:
+    gate: asyncio.Semaphore
+    users: int = field(default=0)
+
+
 class Door:
     """One agent's paths. Requests wait for one another's computing on threads, `AT_ONCE` of them."""
 
@@ -45,6 +56,7 @@ class Door:
         self.started = time.time()
         self.vocabulary = config_of(agent.settings).vocabulary
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="request")
+        self._lines: dict[Place | None, _Line] = {}
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY)
@@ -68,13 +80,29 @@ class Door:
             return _problem(problem)
 
     async def _serve(self, request: Request, on: Callable[[int], None]) -> dict[str, Any]:
-        serving = asyncio.get_running_loop().run_in_executor(self._threads, self.agent.serve, request, on)
+        async with self._turn(request.place):
+            serving = asyncio.get_running_loop().run_in_executor(self._threads, self.agent.serve, request, on)
+            try:
+                return await asyncio.shield(serving)
+            except asyncio.CancelledError:
+                # The client is gone; what was opened for it is closed by the thread that opened it.
+                await asyncio.to_thread(self._gone, request)
+                raise
+
+    @asynccontextmanager
+    async def _turn(self, place: Place | None) -> AsyncIterator[None]:
+        """Of the requests that name this prefill; a prefill's own name none. Raises Overloaded."""
+        line = self._lines.setdefault(place, _Line(asyncio.Semaphore(MOST_OF_ONE if place is not None else AT_ONCE)))
+        if line.users >= MOST_WAITING:
+            raise Overloaded(f"{MOST_WAITING} requests wait for {place or 'this prefill'} already; try again")
+        line.users += 1
         try:
-            return await asyncio.shield(serving)
-        except asyncio.CancelledError:
-            # The client is gone; what was opened for it is closed by the thread that opened it.
-            await asyncio.to_thread(self._gone, request)
-            raise
+            async with line.gate:
+                yield
+        finally:
+            line.users -= 1
+            if not line.users:
+                del self._lines[place]
 
     def _gone(self, request: Request) -> None:
         work = self.agent.desk.at(request.room)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 from workers.sdk import Client, ControlPlane, Rank, Registered, Unreachable, WorkerError
@@ -110,7 +111,8 @@ class Prefill:
         request, until = work.request, time.monotonic() + self.settings.timeout
         with ExitStack() as undo:
             try:
-                pages = Pages(group, pages_for(len(request.prompt), self.settings.page_size))
+                count = pages_for(len(request.prompt), self.settings.page_size)
+                pages = group.taking(lambda: Pages(group, count))
                 undo.callback(pages.close)
                 senders: dict[Place, Sender] = {}
                 for at, rank in group.ranks.items():
@@ -130,9 +132,10 @@ class Prefill:
                 if asked == len(senders):
                     self._note(work, "connected", detail=f"every decode rank has asked, ranks here: {asked}")
                 try:
-                    sender.finish(pages.hand_over(at), metadata={"output_ids": [token]})
+                    group.taking(partial(sender.finish, pages.of[at], metadata={"output_ids": [token]}))
                 except TransferError as problem:
                     raise Failed(503, str(problem)) from None
+                pages.hand_over(at)
             for sender in senders.values():
                 self._check(work, sender.wait(left(until)), sender, Poll.SUCCESS)
         return token

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workers.sdk import TokenFile, WorkerError
+from workers.sdk.tokens import Token
+
 MODES = ("prefill", "decode")
 METHODS = ("follow_bootstrap_room", "round_robin")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -22,7 +25,7 @@ class Settings:
     kv: str | None = None
     api: str | None = None
     instance: str | None = None
-    token: str | None = None
+    token: Token | None = None
     tp: int = 1
     pp: int = 1
     dp: int = 1
@@ -72,8 +75,8 @@ def read(words: Sequence[str] | None = None) -> Settings:
     given = vars(parser.parse_args(words))
     file = given.pop("token_file")
     try:
-        token = file.read_text(encoding="utf-8").strip() if file is not None else None
-    except OSError as problem:
+        token = TokenFile(file) if file is not None else None
+    except (OSError, WorkerError) as problem:
         parser.error(f"--token-file cannot be read: {problem}")
     settings = Settings(**given, token=token)
     if sentence := refuse(settings):

@@ -2,7 +2,7 @@
 
 Source: `CommonKVManager._connect` and `CommonKVReceiver._connect` of SGLang 0.5.23. Two differences: a message is handed over
 only when the peer has greeted (ZMQ_IMMEDIATE; SGLang's sender never learns that nobody was there), and a silent peer holds
-up its own messages alone.
+up its own messages alone: while it is known to be silent they are refused at once.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from workers.messaging.sockets import new_context, new_socket
 
 CONNECT_SECONDS = 2.0
 SEND_SECONDS = 1.0
+SULK_SECONDS = 1.0
+"""A peer that kept a message waiting for its whole bound is not waited for again by those that follow, and then by one at a
+time. A refusal costs nothing, so a rank that restarts at its port is reached by the next message."""
 MAX_PEERS = 1024
 
 GREETED = zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -34,6 +37,7 @@ NEVER: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it does not speak ZeroMQ",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it asks for credentials",
 }
+SILENT = "it accepts nothing, or does not greet"
 WATCHED = functools.reduce(operator.or_, NEVER, GREETED)
 
 
@@ -45,6 +49,17 @@ class _Peer:
     line: int = 0
     used_at: float = 0.0
     opened_with: Sequence[bytes] | None = None
+    sulk: Unreachable | Congested | None = None
+    sulks_until: float = 0.0
+
+    def sulks(self, problem: Unreachable | Congested) -> Unreachable | Congested:
+        self.sulk, self.sulks_until = problem, time.monotonic() + SULK_SECONDS
+        return problem
+
+    def check(self, *, busy: bool = False) -> None:
+        """Raises what was wrong a moment ago. `busy`: somebody finds out just now whether it still is."""
+        if self.sulk is not None and (busy or time.monotonic() < self.sulks_until):
+            raise type(self.sulk)(f"{self.sulk} (a moment ago; it is tried again soon)")
 
     def drop(self, *, linger_seconds: float = 0.0) -> None:
         if self.socket is not None:
@@ -75,7 +90,8 @@ class Outbox:
         self._closed = False
 
     def send(self, to: Endpoint, frames: Sequence[bytes], *, opening: Sequence[bytes] | None = None) -> int:
-        """Hand one message over, within `connect_seconds + send_seconds` (3 s, and as long again behind another sender).
+        """Hand one message over, within `connect_seconds + send_seconds` (3 s, and as long again behind another sender); to a
+        peer that was silent a moment ago: at once, or not at all.
         -> the number of the connection that took it, never 0: see `is_open`.
 
         `opening`: a message that must come before this one on every new connection, and again when it changed: a registration.
@@ -109,6 +125,7 @@ class Outbox:
     def _hand_over(self, to: Endpoint, frames: Sequence[bytes] | None, opening: Sequence[bytes] | None) -> int:
         deadline = time.monotonic() + self._connect_seconds + self._send_seconds
         peer = self._peer(to)
+        peer.check(busy=peer.lock.locked())
         if not peer.lock.acquire(timeout=self._connect_seconds + self._send_seconds):
             raise Congested(f"{to} has kept another message waiting for longer than {self._send_seconds:g} s")
         try:
@@ -116,6 +133,7 @@ class Outbox:
                 raise Closed("the outbox is closed")
             if peer.socket is not None and peer.is_lost():
                 peer.drop()
+            peer.check()
             socket = peer.socket or self._connect(peer, to, deadline - self._send_seconds)
             peer.used_at = time.monotonic()
             try:
@@ -124,12 +142,14 @@ class Outbox:
                     peer.opened_with = opening
                 if frames is not None:
                     socket.send_multipart(frames)
+                peer.sulk = None
                 return peer.line
             except zmq.Again:
                 if peer.is_lost():
                     peer.drop()
                     raise Unreachable(f"{to} hung up") from None
-                raise Congested(f"{to} took nothing for {self._send_seconds:g} s; its process may be frozen") from None
+                sentence = f"{to} took nothing for {self._send_seconds:g} s; its process may be frozen"
+                raise peer.sulks(Congested(sentence)) from None
         finally:
             peer.lock.release()
 
@@ -175,19 +195,21 @@ class Outbox:
                 return
 
     def _connect(self, peer: _Peer, to: Endpoint, deadline: float) -> zmq.Socket[bytes]:
-        peer.socket = new_socket(self._context, zmq.PUSH, ipv6=to.is_ipv6)
-        peer.socket.setsockopt(zmq.IMMEDIATE, 1)
-        peer.socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        peer.socket.setsockopt(zmq.SNDTIMEO, int(self._send_seconds * 1000))
-        peer.monitor = peer.socket.get_monitor_socket(WATCHED)
+        # Making a socket fails where this process may open no more files.
         try:
+            peer.socket = new_socket(self._context, zmq.PUSH, ipv6=to.is_ipv6)
+            peer.socket.setsockopt(zmq.IMMEDIATE, 1)
+            peer.socket.setsockopt(zmq.RECONNECT_IVL, -1)
+            peer.socket.setsockopt(zmq.SNDTIMEO, int(self._send_seconds * 1000))
+            peer.monitor = peer.socket.get_monitor_socket(WATCHED)
             peer.socket.connect(to.tcp)
             why_not = _greeting(peer.monitor, deadline)
         except zmq.ZMQError as error:
             why_not = str(error)
-        if why_not:
+        if why_not or peer.socket is None:
             peer.drop()
-            raise Unreachable(f"{to} cannot be reached: {why_not}")
+            problem = Unreachable(f"{to} cannot be reached: {why_not}")
+            raise peer.sulks(problem) if why_not == SILENT else problem
         peer.line = next(self._lines)
         return peer.socket
 
@@ -201,4 +223,4 @@ def _greeting(monitor: zmq.Socket[bytes], deadline: float) -> str:
             return ""
         if event in NEVER:
             return NEVER[event]
-    return "it accepts nothing, or does not greet"
+    return SILENT

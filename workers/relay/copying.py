@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controlplane.domain.errors import Refused
 from controlplane.domain.launch import Launch
 from controlplane.protocol.observed import TOPOLOGY_QUERY, read_slot, read_topology, slot_query
 
@@ -24,14 +23,24 @@ class Whole:
     launch: Launch
 
 
+class TooManyRanks(Exception):
+    """What is served is more than a relay keeps a copy of; `topology` is the answer that says so, the text a sentence."""
+
+    def __init__(self, topology: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.topology = topology
+
+
 async def read_whole(link: Link, clock: Callable[[], float]) -> Whole | None:
-    """What it serves now. None: nothing, or it changed while it was read, or it is away. Raises Refused for nonsense."""
+    """What it serves now. None: nothing, or it changed while it was read, or it is away. Raises TooManyRanks, and Refused for
+    nonsense."""
     before = await link.ask("GET", TOPOLOGY_QUERY)
     if before is None or before.status != 200:
         return None
     topology, _, _ = read_topology(before.body)
     if topology.size > MOST_SLOTS:
-        raise Refused(f"{topology} is more than a relay keeps a copy of ({MOST_SLOTS} ranks)")
+        said = f"{topology} is more than a relay keeps a copy of ({MOST_SLOTS} ranks)"
+        raise TooManyRanks(before.body.decode(), said)
     slots = list(topology.slots())
     rows: list[tuple[int, int, int, int, str, int]] = []
     for start in range(0, len(slots), WINDOW):

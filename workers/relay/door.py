@@ -7,11 +7,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from controlplane.domain.errors import Refused
 from controlplane.protocol import heartbeat, kv, replies, resolving
 from controlplane.protocol.reading import short_text
 from controlplane.protocol.replies import KV_NOT_FOUND, OK, PLAIN_JSON, TEXT, Reply
 from workers.sdk.exchange import Answer
+from workers.sdk.keeping import BEAT
 
 from . import processes
 from .http import Request
@@ -31,6 +34,7 @@ MOST_PUT = 64 * 1024
 CLIENT = b"python-requests/"
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 COMPLAINT_SECONDS, MOST_COMPLAINTS = 60.0, 100
+MOST_DRAINING = 8192
 
 Handler = Callable[[Request], Awaitable[Reply]]
 
@@ -41,6 +45,8 @@ class Door:
         self._link = keeping.link
         self._unseen = False
         self._complained: dict[str, float] = {}
+        # Workers that were told so with their last heartbeat, by name.
+        self._draining: set[str] = set()
         self.answered: dict[str, int] = {"control plane": 0, "relay": 0}
         self._handlers: dict[str, dict[str, Handler]] = {
             "/route": {"GET": self.get_route, "PUT": self.put_route},
@@ -116,7 +122,15 @@ class Door:
         directory = self._keeping.directory()
         if directory.serving is None:
             raise resolving.not_ready(directory)
-        reply = resolving.answer(self._keeping.name, directory.serving, "enabled", asked)
+        telling = self._upkeep.telling
+        reply = resolving.answer(
+            self._keeping.name,
+            directory.serving,
+            telling.intent,
+            asked,
+            old=True,
+            heard_seconds_ago=telling.heard_seconds_ago,
+        )
         return resolving.unchanged(reply, request.headers.get(b"if-none-match"))
 
     async def find(self, request: Request) -> Reply:
@@ -198,15 +212,28 @@ class Door:
         return OK
 
     async def beat(self, request: Request) -> Reply:
-        """Of a worker that beats by itself. Nobody counts its lease while the control plane is away."""
+        """Of a worker that beats by itself. Nobody counts its lease while the control plane is away, and whoever was told to
+        drain drains on."""
         self._admission.check(request.peer[0])
-        heartbeat.read(request.body)
+        beat = heartbeat.read(request.body)
         if self._link.state is not State.AWAY:
             answer = await self._link.ask("POST", "/pd/v1/heartbeats", request.body)
             if answer is not None:
+                self._note_drain(beat.worker, answer)
                 return self._passed(request, answer)
         self.answered["relay"] += 1
-        return heartbeat.answer([], None)
+        drains: list[dict[str, object]] = [{"do": "drain"}] if beat.worker in self._draining else []
+        return heartbeat.answer(drains, None, self._upkeep.telling.intent)
+
+    def _note_drain(self, worker: str, answer: Answer) -> None:
+        try:
+            drains = answer.status == 200 and BEAT.decode(answer.body).drains
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return
+        if not drains:
+            self._draining.discard(worker)
+        elif len(self._draining) < MOST_DRAINING:
+            self._draining.add(worker)
 
     # How it is.
     async def health(self, request: Request) -> Reply:

@@ -77,6 +77,8 @@ class Holding:
         self.launches: list[Held] = []
         self.told: Launch | None = None
         self._told: Told | None = None
+        # The control plane's topology answer, while what it serves is too large for a copy.
+        self.uncopied, self._uncopied_at = "", -1e9
         self.tokens: dict[str, str] = {}
         self.next = 1
         self.version = 0
@@ -101,7 +103,14 @@ class Holding:
             case Dropped():
                 self.launches = [held for held in self.launches if held.last() > record.n or not _has(held, record.n)]
             case Told():
-                self._told, self.told = record, launch_of(record)
+                self._told, self.told, self.uncopied = record, launch_of(record), ""
+
+    def uncopy(self, topology: str, at: float) -> None:
+        """It serves this, of which no copy is kept: what was served before says nothing of it."""
+        self._uncopied_at = at
+        if self.uncopied != topology:
+            self.uncopied, self._told, self.told = topology, None, None
+            self.version += 1
 
     def check(self, said: Registration, alive: Alive) -> None:
         """Raises Refused (conflict) for what contradicts a living rank of the same launch, as the control plane would."""
@@ -140,7 +149,7 @@ class Holding:
     @property
     def told_text(self) -> str | None:
         """The control plane's topology answer, as it said it last."""
-        return self._told.topology if self._told is not None else None
+        return self._told.topology if self._told is not None else self.uncopied or None
 
     def differs(self, told: Told) -> bool:
         """Whether it says something else than what was written down of the control plane last."""
@@ -175,7 +184,14 @@ class Holding:
 
     def serving(self, alive: Alive) -> Launch | None:
         """What look-ups are answered from while the control plane is away: the newest that is whole and has not ended. What
-        the control plane said last stands before what was registered before it, and behind what came since."""
+        the control plane said last stands before what was registered before it, and behind what came since; of that no copy
+        may be kept, and then nothing stands there."""
+        if self.uncopied:
+            since = [held for held in self.launches if _at(held) > self._uncopied_at]
+            return next(
+                (replace(h.launch, complete=True) for h in reversed(since) if h.launch.full and not h.ended(alive)),
+                None,
+            )
         for held in reversed(self.launches):
             if self._told is not None and held.last() and _at(held) <= self._told.at:
                 break

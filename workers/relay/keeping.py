@@ -89,7 +89,8 @@ class Keeping:
         if state != self._viewed_in or now - self._viewed_at >= LIFE_SECONDS:
             self._viewed_in, self._viewed_at = state, now
             self._view = self.holding.told if self.link.together else self.holding.serving(self.alive)
-            self._identity = identity_of(self._view)
+            # What is too large for a copy turns nothing here by being away.
+            self._identity = identity_of(self._view) or self.holding.uncopied or None
         if self.health.serving(self._identity, now=self.clock(), forced=self._forced and self.link.together):
             self.note(Owed(self.health.since))
             if self.health.owes:
@@ -198,6 +199,14 @@ class Keeping:
     def told(self, told: Told) -> None:
         self.holding.apply(told)
         self.note(told)
+        self.refresh()
+
+    def uncopy(self, topology: str) -> None:
+        """The control plane serves what is too large for a copy."""
+        old = self.holding.told is not None
+        self.holding.uncopy(topology, self.clock())
+        if old:
+            self.journal.rewrite(self.records()).add_done_callback(_forget)
         self.refresh()
 
     def room(self, room: int, dp: int) -> Room:

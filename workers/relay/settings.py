@@ -12,6 +12,7 @@ from controlplane.domain.errors import Refused
 from workers.sdk.errors import WorkerError
 from workers.sdk.places import KV_PORT
 from workers.sdk.servers import ControlPlane
+from workers.sdk.tokens import TokenFile
 
 from .networks import Network, read_networks
 
@@ -64,7 +65,7 @@ def read(words: Sequence[str] | None = None) -> Settings:
 
 def checked(given: argparse.Namespace) -> Settings:
     """Raises Refused, WorkerError, OSError."""
-    token = given.token_file.read_text(encoding="utf-8").strip() if given.token_file is not None else None
+    token = TokenFile(given.token_file) if given.token_file is not None else None
     plane = ControlPlane.at(given.kv, instance=given.instance, token=token)
     for option, value, least, most in (
         ("--port", given.port, 0, 65535),

@@ -33,6 +33,8 @@ class Telling:
         self.keeping, self.link = keeping, keeping.link
         self.worker, self.lease, self._changed = worker, lease, changed
         self.draining = False
+        # What operators want, as it was said with the last heartbeat that was answered, and when by the relay's clock.
+        self.intent, self._heard_at = "", -1.0
         self.launch: int | None = None
         self.told_again = 0
 
@@ -109,10 +111,17 @@ class Telling:
         if any(not seat.refused for seat in again):
             # Those that were refused before have time until the next look.
             self.link.stirred.set()
-        draining = any(told.do == "drain" for told in said.directives)
+        draining = said.drains
+        # An older control plane says no more than that.
+        self.intent, self._heard_at = said.intent or ("draining" if draining else ""), self.keeping.clock()
         if draining != self.draining:
             self.draining = draining
             log.info("the control plane %s this instance", "drains" if draining else "no longer drains")
+
+    @property
+    def heard_seconds_ago(self) -> float | None:
+        """How long ago the control plane answered a heartbeat; None: not since this relay runs."""
+        return None if self._heard_at < 0 else round(max(0.0, self.keeping.clock() - self._heard_at), 3)
 
     # Rooms.
     async def forward_rooms(self) -> None:

@@ -17,7 +17,7 @@ from workers.sdk.errors import Garbled
 from workers.sdk.exchange import Answer
 from workers.sdk.servers import decoded
 
-from .copying import read_whole
+from .copying import TooManyRanks, Whole, read_whole
 from .holding import identity_of
 from .keeping import Keeping
 from .link import State
@@ -48,6 +48,9 @@ class Upkeep:
         self.telling = Telling(keeping, worker=worker, lease=lease, changed=self._changed)
         self._clock = clock
         self.retired = False
+        self.uncopied = ""
+        """Why no copy is kept of what the control plane serves, a sentence; empty: one is."""
+
         self._stale = True
         self._topology_at = self._whole_at = -1e9
         self._drained_at: float | None = None
@@ -122,7 +125,7 @@ class Upkeep:
         now = self._clock()
         self._drained_at = now if self._drained_at is None else self._drained_at
         served_here = self.keeping.view
-        whole = await read_whole(self.link, self.keeping.clock)
+        whole = await self._copy()
         if self.link.state is not State.CATCHING_UP:
             return
         served_there = whole.launch if whole is not None else None
@@ -150,8 +153,10 @@ class Upkeep:
             if not (was or self._stale or now - self._whole_at > WHOLE_SECONDS) and await self._is_as_before():
                 self._topology_at = now
             else:
-                whole = await read_whole(self.link, self.keeping.clock)
-                if whole is None and was:
+                whole = await self._copy()
+                if self.uncopied:
+                    self._read()
+                elif whole is None and was:
                     # Not readable yet: as if it were 503 still.
                     forced = self.link.together
                 elif whole is not None:
@@ -159,6 +164,18 @@ class Upkeep:
                     if self.keeping.holding.differs(whole.record):
                         self.keeping.told(whole.record)
         self.keeping.refresh(forced=forced)
+
+    async def _copy(self) -> Whole | None:
+        """What it serves, to be kept; None where nothing can be, and `uncopied` says so where it is too large."""
+        before, self.uncopied = self.uncopied, ""
+        try:
+            return await read_whole(self.link, self.keeping.clock)
+        except TooManyRanks as problem:
+            self.uncopied = str(problem)
+            if self.uncopied != before:
+                log.warning("%s: while the control plane is away, nobody is answered from here", problem)
+            self.keeping.uncopy(problem.topology)
+            return None
 
     async def _is_as_before(self) -> bool:
         answer = await self.link.ask("GET", TOPOLOGY_QUERY)

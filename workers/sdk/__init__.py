@@ -56,6 +56,7 @@ from .places import Place, check_published, is_fake, read_place, read_port, requ
 from .ranks import Rank, effective_dp
 from .resolved import Question, RankTargets, Resolved, Target, read_decode
 from .servers import ControlPlane
+from .tokens import TokenFile
 from .uses import Use, Uses
 
 __all__ = [
@@ -94,6 +95,7 @@ __all__ = [
     "Standing",
     "Target",
     "TimedOut",
+    "TokenFile",
     "TooLarge",
     "Unreachable",
     "Use",

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """One thing wrong with what was sent: a JSON pointer into the body, and the server's word for what is wrong."""
+
+    pointer: str
+    code: str
+
 
 class WorkerError(Exception):
     """Base of all errors of this package. `sentence` names what is wrong and what to do; `status` is HTTP's word for it."""
@@ -61,15 +70,25 @@ class TooLarge(WorkerError):
 
 
 class Refusal(WorkerError):
-    """The server at `where` said no: `status`, its own sentence and, where it has one, its stable `code`."""
+    """The server at `where` said no: `status`, its own sentence and, where it has them, its stable `code` and what it points
+    at in the body."""
 
-    def __init__(self, where: str, status: int, said: str, code: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        where: str,
+        status: int,
+        said: str,
+        code: str = "",
+        retry_after: float | None = None,
+        faults: tuple[Fault, ...] = (),
+    ) -> None:
         super().__init__(f"{where} answered {status}: {said}")
         self.where = where
         self.status = status
         self.said = said
         self.code = code
         self.retry_after = retry_after
+        self.faults = faults
 
 
 class NotAllowed(Refusal):
@@ -137,10 +156,17 @@ BY_STATUS: dict[int, type[Refusal]] = {
 }
 
 
-def refused(where: str, status: int, said: str, code: str = "", retry_after: float | None = None) -> Refusal:
+def refused(
+    where: str,
+    status: int,
+    said: str,
+    code: str = "",
+    retry_after: float | None = None,
+    faults: tuple[Fault, ...] = (),
+) -> Refusal:
     """The error of that status.
 
     >>> type(refused("a:1", 403, "no")).__name__, refused("a:1", 403, "no").sentence
     ('NotAllowed', 'a:1 answered 403: no')
     """
-    return BY_STATUS.get(status, Refusal)(where, status, said, code, retry_after)
+    return BY_STATUS.get(status, Refusal)(where, status, said, code, retry_after, faults)

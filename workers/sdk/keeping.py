@@ -32,10 +32,16 @@ class Directive(msgspec.Struct):
 
 
 class BeatAnswer(msgspec.Struct):
-    """`launch` is the number of the launch that the directory serves; None: none yet."""
+    """`launch` is the number of the launch that the directory serves; None: none yet. `intent`: what operators want of the
+    instance; blank: it was not said."""
 
     directives: list[Directive] = []
     launch: int | None = None
+    intent: str = ""
+
+    @property
+    def drains(self) -> bool:
+        return any(told.do == "drain" for told in self.directives)
 
 
 BEAT = msgspec.json.Decoder(BeatAnswer)
@@ -86,7 +92,7 @@ def heard(standing: Standing, answer: BeatAnswer) -> Standing:
     again = [Slot(*slot) for told in answer.directives if told.do == "register" for slot in told.slots]
     return replace(
         standing.lost(again),
-        draining=any(told.do == "drain" for told in answer.directives),
+        draining=answer.drains,
         launch=answer.launch,
         speaks=Speaks.CONTROL_PLANE,
         trouble="",

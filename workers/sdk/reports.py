@@ -21,9 +21,10 @@ from controlplane.domain.reports import MAX_ITEMS, MAX_ROOM, OUTCOME
 
 from .backlog import MOST, Backlog, Evidence
 from .errors import NotAllowed, NotFound, Refusal, WorkerError
-from .exchange import Ask
+from .exchange import Answer, Ask
 from .places import Place
 from .servers import JSON_BODY, ControlPlane, checked
+from .skew import Dialect, items_at_fault, unknown_instances
 from .wire import Wire
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ BATCHES_AT_ONCE = 10
 
 MOST_DETAIL = 200
 MOST_ON_THEIR_WAY = 10_000
+MOST_NAMED = 100
 LATER = frozenset({408, 425, 429})
 """What a refusal says that has nothing against the report itself; so does everything from 500 on."""
 
@@ -84,6 +86,10 @@ class Reports:
         self._counts: dict[str, tuple[Count, str]] = {}
         self._hopeless: dict[str, float] = {}
         self._refused: dict[str, str] = {}
+        self._dialect = Dialect()
+        # Fields and names of which it was said that nobody knows them there.
+        self._strange: frozenset[str] = frozenset()
+        self._named: set[str] = set()
         # Of rooms on their way: when their last rung was noted. The oldest go first.
         self._noted: dict[tuple[int, str], float] = {}
         self._lock = threading.Lock()
@@ -170,7 +176,13 @@ class Reports:
             for dp, rooms in _counted(instance, count).items()
         ]
         for start in range(0, len(items), MAX_ITEMS):
-            await self._post(OPEN_ROOMS_PATH, {"source": self._source, "open_rooms": items[start : start + MAX_ITEMS]})
+            report = {"source": self._source, "open_rooms": items[start : start + MAX_ITEMS]}
+            try:
+                await self._post(OPEN_ROOMS_PATH, report)
+            except Refusal as problem:
+                if _is_for_later(problem):
+                    raise
+                self._refused_for_good(OPEN_ROOMS_PATH, problem, 0)
 
     async def _send_evidence(self) -> None:
         for _ in range(BATCHES_AT_ONCE):
@@ -180,43 +192,84 @@ class Reports:
                     return
                 self._number += 1
                 self._batch = _Batch(self._number, items)
-            batch, now = self._batch, self._clock()
-            body = {
-                "source": self._source,
-                "batch": {"run": self._run, "number": batch.number},
-                "evidence": [one.as_item(now) for one in batch.items],
-            }
-            if not await self._post(EVIDENCE_PATH, body):
+            if not await self._send(self._batch):
                 return
-            self._batch = None
-            self.sent += len(batch.items)
 
-    async def _post(self, path: str, body: Mapping[str, object]) -> bool:
-        """False where nobody takes such reports: that is asked again a minute later, and who refuses then as well gets no
-        more of what waited. Raises WorkerError when it is to be tried again soon."""
+    async def _send(self, batch: _Batch) -> bool:
+        """Until it is settled, each time with less: without fields that an older control plane does not know, and without
+        items that make no sense to it, so that one of them does not take all the others with it."""
+        while batch.items:
+            now = self._clock()
+            items = [one.as_item(now) for one in batch.items]
+            numbered = {"run": self._run, "number": batch.number}
+            report = self._dialect.said({"source": self._source, "batch": numbered, "evidence": items}, now)
+            try:
+                answer = await self._post(EVIDENCE_PATH, report)
+            except Refusal as problem:
+                if _is_for_later(problem):
+                    raise
+                if not self._adapts(problem, batch):
+                    self._refused_for_good(EVIDENCE_PATH, problem, self._drop_batch())
+                    return False
+                continue
+            if answer is None:
+                return False
+            self.sent += len(batch.items)
+            self._name_unknown(answer)
+            break
+        self._batch = None
+        return True
+
+    def _adapts(self, problem: Refusal, batch: _Batch) -> bool:
+        """Whether less of it may be taken."""
+        strange = self._dialect.learn(problem.faults, self._clock())
+        if fresh := strange - self._strange:
+            self._strange |= fresh
+            log.warning(
+                "the control plane at %s is older than this worker and does not know %s: reports go without%s",
+                self._api,
+                " and ".join(sorted(fresh)),
+                "; one whose answer is lost may be counted twice" if "batch" in fresh else "",
+            )
+        if strange:
+            return True
+        wrong = {place for place in items_at_fault(problem.faults) if place < len(batch.items)}
+        batch.items[:] = [one for place, one in enumerate(batch.items) if place not in wrong]
+        self._lost += len(wrong)
+        if wrong:
+            self._refused_for_good(EVIDENCE_PATH, problem, len(wrong))
+        return bool(wrong)
+
+    def _name_unknown(self, answer: Answer) -> None:
+        """Of what is about nobody, nothing is kept: that is said, once for each name."""
+        for name in unknown_instances(answer.body):
+            if name not in self._named and len(self._named) < MOST_NAMED:
+                self._named.add(name)
+                log.warning("the control plane knows no instance %s: evidence of its rooms is not kept", plain(name))
+
+    async def _post(self, path: str, body: Mapping[str, object]) -> Answer | None:
+        """None where nobody takes such reports: that is asked again a minute later, and who refuses then as well gets no
+        more of what waited. Raises WorkerError when it is to be tried again soon, or a Refusal of what it says."""
         since = self._hopeless.get(path)
         if since is not None and self._clock() < since + HOPELESS_SECONDS:
-            return False
+            return None
         sent = {name: value for name, value in self._at.headers(**JSON_BODY).items() if name != "x-pd-instance"}
         try:
             ask = Ask("POST", path, sent, msgspec.json.encode(body))
-            checked(self._api, await self._wire.ask(self._api, ask, within=SEND_SECONDS))
+            answer = checked(self._api, await self._wire.ask(self._api, ask, within=SEND_SECONDS))
         except (NotFound, NotAllowed) as problem:
             self._hopeless[path] = self._clock()
             dropped = self._give_up() if since is not None and path == EVIDENCE_PATH else 0
             log.warning("reports to %s are not taken, %d dropped: %s", path, dropped, problem.sentence)
-            return False
-        except Refusal as problem:
-            if problem.status >= 500 or problem.status in LATER:
-                raise
-            dropped = self._drop_batch() if path == EVIDENCE_PATH else 0
-            if self._refused.get(path) != problem.sentence:
-                self._refused[path] = problem.sentence
-                log.warning("a report to %s was refused, %d dropped: %s", path, dropped, problem.sentence)
-            return False
+            return None
         self._hopeless.pop(path, None)
         self._refused.pop(path, None)
-        return True
+        return answer
+
+    def _refused_for_good(self, path: str, problem: Refusal, dropped: int) -> None:
+        if self._refused.get(path) != problem.sentence:
+            self._refused[path] = problem.sentence
+            log.warning("a report to %s was refused, %d dropped: %s", path, dropped, problem.sentence)
 
     def _drop_batch(self) -> int:
         batch, self._batch = self._batch, None
@@ -225,6 +278,10 @@ class Reports:
 
     def _give_up(self) -> int:
         return self._drop_batch() + self._backlog.clear()
+
+
+def _is_for_later(problem: Refusal) -> bool:
+    return problem.status >= 500 or problem.status in LATER
 
 
 def _counted(instance: str, count: Count) -> Mapping[int, int]:

@@ -6,6 +6,7 @@ Source of the wire: conn.py, `_register_prefill_dp_rank` and `query_prefill_dp_r
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -21,6 +22,7 @@ BATCH = 4096
 MOST_WAITING = 100_000
 QUERY_SECONDS = 5.0
 FOUND = msgspec.json.Decoder(dict[str, int])
+_DIGITS = re.compile(r"[0-9]{1,19}")
 
 
 class Rooms:
@@ -137,7 +139,7 @@ class Rooms:
         asked = set(rooms)
         told: dict[str, int] = decoded(self._at.kv, answer, FOUND)
         # SGLang's server echoes room numbers as text; whatever else stands there was not asked for.
-        pairs = ((int(room), dp) for room, dp in told.items() if room.isdigit())
+        pairs = ((int(room), dp) for room, dp in told.items() if _DIGITS.fullmatch(room))
         return {room: dp for room, dp in pairs if room in asked and 0 <= dp <= MAX_DP}
 
     async def _post(self, path: str, body: bytes, within: float) -> Answer:

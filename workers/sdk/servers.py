@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,9 +11,11 @@ import msgspec
 from controlplane.domain.errors import Refused
 from controlplane.domain.names import check_name
 
-from .errors import BadAddress, Garbled, Refusal, refused
+from .errors import BadAddress, Fault, Garbled, Refusal, refused
 from .exchange import Answer
 from .places import API_PORT, ENGINE_INFO_PORT, Place, read_place
+from .tokens import Token
+from .tokens import checked as checked_token
 
 _LONGEST_SAID = 500
 JSON_BODY = {"content-type": "application/json"}
@@ -31,7 +33,7 @@ class ControlPlane:
     engine: Place
     api: Place | None = None
     instance: str | None = None
-    token: str | None = field(default=None, repr=False)
+    token: Token | None = field(default=None, repr=False)
 
     @classmethod
     def at(
@@ -41,7 +43,7 @@ class ControlPlane:
         engine: str | None = None,
         api: str | None = None,
         instance: str | None = None,
-        token: str | None = None,
+        token: Token | None = None,
     ) -> ControlPlane:
         """From addresses as people write them. Without `engine` it is on the same host at 6789, as SGLang's is; behind a
         URL with a path (`http://cp:8000/i/NAME`) both wires are one.
@@ -58,8 +60,8 @@ class ControlPlane:
             name = check_name(name) if name is not None else None
         except Refused as problem:
             raise BadAddress(problem.sentence) from None
-        if token is not None and not (token.isascii() and token.isprintable() and 0 < len(token) <= 500):
-            raise BadAddress("the token is not one: it is printable ASCII, and not empty")
+        if isinstance(token, str):
+            checked_token(token)
         return cls(
             replace(place, instance=None),
             replace(other, instance=None),
@@ -74,7 +76,7 @@ class ControlPlane:
         if self.instance is not None:
             sent["x-pd-instance"] = self.instance
         if self.token is not None:
-            sent["x-pd-token"] = self.token
+            sent["x-pd-token"] = self.token if isinstance(self.token, str) else self.token.current()
         return sent
 
     def serves(self, place: Place) -> bool:
@@ -101,6 +103,7 @@ def checked(place: Place, answer: Answer) -> Answer:
 def refusal_in(place: Place, answer: Answer) -> Refusal:
     """The refusal that an answer is: a problem document, FastAPI's `detail`, or text."""
     said, code = answer.body[: 64 * 1024].decode("utf-8", "replace").strip(), ""
+    faults: tuple[Fault, ...] = ()
     if answer.body[:1] == b"{":
         try:
             told = msgspec.json.decode(answer.body)
@@ -110,12 +113,20 @@ def refusal_in(place: Place, answer: Answer) -> Refusal:
             detail = told["detail"]
             said = detail if isinstance(detail, str) else msgspec.json.encode(detail).decode()
             code = str(told.get("code") or "")
+            faults = tuple(_faults(told.get("errors")))
     if "<" in said[:20]:
         said = "a page, so it is no control plane that answers there"
     said = "".join(c if c.isprintable() else " " for c in said[:_LONGEST_SAID]) or "nothing more"
     if 300 <= answer.status < 400:
         said = f"it sends elsewhere, to {answer.headers.get('location', '')[:200]!r}; give that address"
-    return refused(str(place), answer.status, said, code[:60], _retry_after(answer.headers))
+    return refused(str(place), answer.status, said, code[:60], _retry_after(answer.headers), faults)
+
+
+def _faults(told: Any) -> Iterator[Fault]:
+    for one in told if isinstance(told, list) else ():
+        pointer, code = (one.get("pointer"), one.get("code")) if isinstance(one, dict) else (None, None)
+        if isinstance(pointer, str) and isinstance(code, str):
+            yield Fault(pointer, code)
 
 
 def decoded(place: Place, answer: Answer, decoder: msgspec.json.Decoder[Any]) -> Any:

@@ -13,9 +13,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from controlplane.domain.addresses import parse_ip
-
 from . import http11
+from .connecting import Connector
 from .errors import BrokenOff, Closed, Garbled, Overloaded, TimedOut, Unreachable
 from .exchange import Answer, Ask, Silent, exchange
 from .line import Ended, Line, TooLong
@@ -50,6 +49,7 @@ class Wire:
     def __init__(self, *, connections: int = 8, connect_seconds: float = 2.0, most_places: int = 1024) -> None:
         self._connections, self._connect_seconds, self._most_places = connections, connect_seconds, most_places
         self._pools: dict[tuple[str, str, int], _Pool] = {}
+        self._connector = Connector()
         self._tls: ssl.SSLContext | None = None
         self._closed = False
 
@@ -114,13 +114,9 @@ class Wire:
 
     async def _connect(self, place: Place) -> Line:
         tls = await self._tls_context() if place.scheme == "https" else None
-        # Only a name can have addresses of both families.
-        race = 0.25 if parse_ip(place.host) is None else None
         try:
             async with asyncio.timeout(self._connect_seconds):
-                _, line = await asyncio.get_running_loop().create_connection(
-                    Line, place.host, place.port, ssl=tls, happy_eyeballs_delay=race
-                )
+                return await self._connector.connect(place, tls)
         except TimeoutError:
             raise TimedOut(str(place), f"no connection within {self._connect_seconds:g} s") from None
         except ConnectionRefusedError:
@@ -129,9 +125,8 @@ class Wire:
             raise Unreachable(str(place), f"its name cannot be resolved ({problem.strerror})") from None
         except ssl.SSLError as problem:
             raise Unreachable(str(place), f"TLS failed ({problem.reason or problem})") from None
-        except (OSError, ExceptionGroup) as problem:
+        except OSError as problem:
             raise Unreachable(str(place), f"no connection ({problem})") from None
-        return line
 
     async def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:

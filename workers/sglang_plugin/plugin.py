@@ -16,7 +16,7 @@ from .background import Background
 from .context import http_port, nodes, world_rank
 from .hooks import install
 from .rooms import OpenRooms, Rooms, is_leader
-from .rows import Rows, is_first, own_name, read_rank, size_of
+from .rows import Rows, has_listener, is_first, is_of, own_name, read_rank, size_of
 from .settings import BadSettings, Mode, Settings, read
 from .weights import publish_for_ever
 
@@ -80,7 +80,9 @@ class Plugin:
     def _registered(self, original: Callable[..., Any], manager: Any, *args: Any, **named: Any) -> Any:
         """Around `_register_topology_row(self, url, payload)`, on the thread that builds the rank."""
         try:
-            self._hand_over(manager, named["payload"] if "payload" in named else args[1])
+            payload = named["payload"] if "payload" in named else args[1]
+            if is_of(manager, payload):
+                self._hand_over(manager, payload)
         except WorkerError as problem:
             self.background.say(f"this rank is not registered at the control plane: {problem.sentence}")
         except Exception:
@@ -97,7 +99,8 @@ class Plugin:
                 f"{rank.slot} goes without a token of its launch: set PD_LAUNCH_TOKEN to one value for all processes of a"
                 " start, anew for each start; until then the control plane infers which launch a rank is of"
             )
-        self._call_it(rank.prefill_http_port)
+        # Listeners of the Rust server have ports of their own, and are one engine.
+        self._call_it(None if has_listener(manager) else rank.prefill_http_port)
         self.background.do(lambda client: self.rows.keep(client, id(manager), rank, token), "registering a rank")
         self._until_torn_down(manager)
         if is_first(rank):

@@ -33,6 +33,23 @@ def _whole(name: str, value: Any) -> Any:
     return int(value) if name in NUMBERS and value is not None else value
 
 
+def is_of(manager: Any, payload: Mapping[str, Any]) -> bool:
+    """Whether a row is of the DP group of the process that tells it.
+
+    With SGLang's Rust server each DP group has a listener, whose process tells it the rows of all groups: those of the
+    others are theirs to keep.
+    """
+    return all(
+        name not in payload or payload[name] == getattr(manager, name, payload[name])
+        for name in ("attn_dp_rank", "system_dp_rank")
+    )
+
+
+def has_listener(manager: Any) -> bool:
+    """Whether this process has a listener of SGLang's Rust server."""
+    return getattr(getattr(manager, "kv_args", None), "rust_http_port", None) is not None
+
+
 def size_of(rank: Rank) -> int:
     """How many ranks its engine has."""
     dp, cp, tp, pp = rank.topology.axes()

@@ -11,6 +11,7 @@ from controlplane.domain.errors import Refused
 from controlplane.domain.names import check_name
 from workers.sdk import BadAddress, ControlPlane, WorkerError
 from workers.sdk.identity import VARIABLE, launch_token
+from workers.sdk.tokens import Token, TokenFile
 
 LEASE_SECONDS = 15.0
 
@@ -75,14 +76,14 @@ def read(env: Mapping[str, str]) -> Settings:
     )
 
 
-def _token(given: Mapping[str, str]) -> str | None:
+def _token(given: Mapping[str, str]) -> Token | None:
     """From a file where one is named: an environment is read by every tool that lists processes."""
     path = given.get("PD_TOKEN_FILE")
     if path is None:
         return given.get("PD_TOKEN")
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as problem:
+        return TokenFile(Path(path))
+    except (OSError, BadAddress) as problem:
         raise BadSettings(f"PD_TOKEN_FILE cannot be read: {problem}") from None
 
 

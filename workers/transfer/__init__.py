@@ -35,11 +35,11 @@ own; a receiver that finds another room, or a page with another checksum, fails 
 one request: a second use while the first is open is refused (`RoomTaken`), late word of an earlier attempt is
 ignored. A prefill rank whose process ended under a room (it hung up, and its port refuses twice) fails the room within
 some 2 s, as `Failure.LOST`; one that is silent has the room's time. Pages and slots of a room that ended in doubt
-are not used again until every prefill rank has acknowledged the abort, or `side.reset()` has started the engine anew
-(with "mooncake" by ending its process): call it when
-`side.pages.held` keeps you from serving. An engine whose process was lost is started anew by the next use. For
-the evidence of a room: `open` that did not fail is connected, SUCCESS is verified, consumed is yours to say. Close
-receivers and senders, then the side, then the engine, then the pool.
+are not used again until every prefill rank that was told of them has acknowledged the abort (a dummy's word is none),
+or `side.reset()` has started the engine anew (with "mooncake" by ending its process): call it when `side.pages.held`
+keeps you from serving. An engine whose process was lost is started anew by the next use. For the evidence of a room:
+`open` that did not fail is connected, SUCCESS is verified, consumed is yours to say. Close receivers and senders, then
+the side, then the engine, then the pool.
 
 Neither backend authenticates anybody, and Mooncake's sockets take writes from whoever reaches them, like SGLang's
 own: run ranks in a network of their own.

@@ -55,6 +55,7 @@ class DecodeSide:
         """Messages about rooms that are not open here (any more)."""
         self._generations = itertools.count(1)
         self._lock = threading.RLock()
+        self._revival = threading.Lock()
         self.changed = threading.Condition(self._lock)
         self._open: dict[int, Receiver] = {}
         self._held: dict[int, Receiver] = {}
@@ -89,18 +90,21 @@ class DecodeSide:
         its own: whether another launch is there now, in a sentence, or nothing; within a second or so.
         Raises RoomTaken (the pages stay the caller's) and NothingFree.
         """
-        needed = sum(not source.is_dummy for source in sources) if answers_needed is None else answers_needed
-        if not 1 <= needed <= len(sources):
-            raise TransferError(f"{needed} answers cannot come from {len(sources)} prefill ranks")
+        writers = frozenset(source.place.unique_rank for source in sources if not source.is_dummy)
+        needed = len(writers) if answers_needed is None else answers_needed
+        if not 1 <= needed <= len(writers):
+            raise TransferError(f"{needed} answers cannot come from {len(writers)} prefill ranks that send")
         if not self.engine.alive:
-            self.reset()
+            self._revive()
         with self._lock:
             if room in self._open:
                 raise RoomTaken(f"room {room} is in use on this decode rank already; a room names one request")
             (slot,) = self.slots.take(1)
             self.metadata.clear(slot)
             deadline = time.monotonic() + timeout
-            state = Receiving(room=room, attempt=secrets.token_hex(8), answers_needed=needed, deadline=deadline)
+            state = Receiving(
+                room=room, attempt=secrets.token_hex(8), writers=writers, answers_needed=needed, deadline=deadline
+            )
             receiver = Receiver(self, state, tuple(sources), tuple(pages), slot, replaced)
             self._open[room] = receiver
             opening = self._registration
@@ -115,6 +119,7 @@ class DecodeSide:
         receiver.lines = delivered.lines
         if delivered.failed:
             reasons = "; ".join(str(why) for why in delivered.failed.values())
+            receiver.not_told(delivered.failed.keys() - delivered.unsure)
             receiver.change(lambda state: receiving.fail(state, Failure.UNREACHABLE, reasons))
             receiver.abort()
         return receiver
@@ -137,6 +142,12 @@ class DecodeSide:
             self.slots.settle_all()
             for receiver in self._open.values():
                 receiver.is_cut_off = True
+
+    def _revive(self) -> None:
+        """Once for all who notice: a second start would take the engine from the rooms that have begun with the first."""
+        with self._revival:
+            if not self.engine.alive:
+                self.reset()
 
     def close(self) -> None:
         """Abort what is open, stop listening. The engine is the caller's and stays."""

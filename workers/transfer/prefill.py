@@ -13,9 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
-from workers.messaging.endpoint import Endpoint
 from workers.messaging.inbox import Inbox, Listener
-from workers.messaging.replies import AbortAck, Poll, Status
+from workers.messaging.replies import Poll, Status
 from workers.messaging.requests import Abort, KvRequest, Registration, read_request
 from workers.transfer import sending
 from workers.transfer.courier import Courier, Letter
@@ -31,12 +30,11 @@ from workers.transfer.stock import Stock
 log = logging.getLogger(__name__)
 
 MAX_SESSIONS = 4096
-MAX_EARLY_ROOMS = 65_536
+MAX_EARLY_ROOMS = MAX_ENDED_ROOMS = 65_536
 EARLY_SECONDS = 300.0
 """How long a room that only a decode spoke of is remembered: as long as SGLang's decode waits."""
 ABORTED_SECONDS = 30.0
 """How long an abort that came before our own request is remembered."""
-MAX_ENDED_ROOMS = 65_536
 SESSION_REST_SECONDS = 5.0
 """A session that failed is not tried again before, unless it registers anew."""
 THREADS = 8
@@ -158,13 +156,14 @@ class PrefillSide:
     def registration(self, session: str) -> Registration:
         """Raises TransferError when the session never registered, or failed a moment ago."""
         with self._lock:
-            rest = self._resting.get(session)
-            if rest is not None and time.monotonic() < rest[0]:
-                raise TransferError(f"the decode session {session} failed a moment ago: {rest[1]}")
+            now, (until, why) = time.monotonic(), self._resting.get(session, (0.0, ""))
+            if now < until:
+                raise TransferError(f"the decode session {session} failed a moment ago: {why}")
             if session not in self._sessions:
-                raise TransferError(
-                    f"the decode session {session} has not registered its memory with this prefill rank"
-                )
+                raise TransferError(f"the decode session {session} did not register its memory with this prefill rank")
+            if why:
+                # One room at a time finds out whether it takes something again.
+                self._resting[session] = (now + SESSION_REST_SECONDS, why)
             self._sessions.move_to_end(session)
             return self._sessions[session]
 
@@ -172,6 +171,9 @@ class PrefillSide:
         """The session failed: rooms for it fail at once for a while, instead of waiting for its time-out each."""
         with self._lock:
             self._resting[session] = (time.monotonic() + SESSION_REST_SECONDS, why)
+
+    def works(self, session: str) -> None:
+        self._resting.pop(session, None)
 
     def fail(self, room: int, reason: str) -> None:
         """The room failed here; its decode ranks are told once."""
@@ -209,10 +211,7 @@ class PrefillSide:
         with self._lock:
             if room in self._rooms:
                 self._rooms[room], told = sending.acks(self._rooms[room], self.rank)
-                self._post_acks(told)
-
-    def _post_acks(self, told: list[tuple[Endpoint, AbortAck]]) -> None:
-        self._courier.post([Letter(to, ack.frames()) for to, ack in told])
+                self._courier.post([Letter(to, ack.frames()) for to, ack in told])
 
     def forget(self, room: int) -> None:
         """The sender is closed: nothing is kept of the room, unless a batch is under way, or its end is not known."""
@@ -250,13 +249,13 @@ class PrefillSide:
                 self._rooms[message.room] = Sending(room=message.room, deadline=time.monotonic() + EARLY_SECONDS)
             elif known is None:
                 ended = self._ended.get(message.room)
-                if ended is not None and ended.concerns(message, now=time.monotonic()):
-                    self._ended[message.room] = ended.tell(message)
-                    self.tell(Sending(room=message.room, deadline=0, poll=Poll.FAILED, reason=ended.reason), message)
-                    return
-                if not self._remember(message.room, EARLY_SECONDS):
+                patience = None if ended is None else ended.patience(message, now=time.monotonic())
+                late = "" if ended is None or patience is None else ended.reason
+                if not self._remember(message.room, EARLY_SECONDS if patience is None else patience, late):
                     return
             state = self.change(message.room, lambda state: sending.ask(state, message))
+            if state.late and message.room in self._ended:
+                self._ended[message.room] = self._ended[message.room].tell(message.session)
         if state.opened and state.poll is Poll.FAILED:
             # It came too late; let it know at once.
             self.tell(state, message)
@@ -271,18 +270,19 @@ class PrefillSide:
             elif room in self._ended and self._ended[room].poisoned:
                 self.ignored += 1
             elif known is not None or room in self._ended:
-                self._post_acks(sending.acks(sending.abort(Sending(room=room, deadline=0), message), self.rank)[1])
+                told = sending.acks(sending.abort(Sending(room=room, deadline=0), message), self.rank)[1]
+                self._courier.post([Letter(to, ack.frames()) for to, ack in told])
             elif self._remember(room, ABORTED_SECONDS):
                 # It is faster than our own request, which then fails at once.
                 self.change(room, lambda state: sending.abort(state, message))
                 self.acknowledge(room)
 
-    def _remember(self, room: int, seconds: float) -> bool:
+    def _remember(self, room: int, seconds: float, late: str = "") -> bool:
         if self._early >= MAX_EARLY_ROOMS:
             self.ignored += 1
             return False
         self._early += 1
-        self._rooms[room] = Sending(room=room, deadline=time.monotonic() + seconds)
+        self._rooms[room] = Sending(room=room, deadline=time.monotonic() + seconds, late=late)
         return True
 
     def _tick(self) -> None:
@@ -294,5 +294,7 @@ class PrefillSide:
                 if not state.opened:
                     self._early -= 1
                     del self._rooms[room]
+                    if state.late and not state.is_over:
+                        self.tell(sending.fail(state, state.late))
                 elif not state.is_over:
                     self.fail(room, sending.expire(state, now=now).reason)

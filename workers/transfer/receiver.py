@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,6 +79,12 @@ class Receiver:
             # Whoever waits looks, and would wake all the others if looking were a change.
             if self.state is not before:
                 self._side.changed.notify_all()
+
+    def not_told(self, endpoints: Set[Endpoint]) -> None:
+        """Nothing that was said of this room reached these, so they need no abort either."""
+        left_out = [one for one in self.sources if one.endpoint in endpoints]
+        self.sources = tuple(one for one in self.sources if one not in left_out)
+        self.change(lambda state: receiving.untold(state, [one.place.unique_rank for one in left_out]))
 
     def request(self, source: Source, required_dst_info_num: int, prefix: int) -> KvRequest:
         return KvRequest(

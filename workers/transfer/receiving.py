@@ -8,6 +8,7 @@ that serves the writes is reset, for time proves nothing about a process that wa
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from workers.messaging.packing import Ints
@@ -30,11 +31,14 @@ class Failure(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiving:
-    """`answers_needed`: prefill ranks that send for real (`required_prefill_response_num`). `deadline`: a moment of the caller's
-    monotonic clock. `published`: a prefill may know the pages, so it may write into them."""
+    """`writers`: the prefill ranks that send for real, by the number that they sign with. Only their word counts: one that was
+    asked as a dummy has nothing under way, and acknowledges an abort while the others still write. `answers_needed`: how many
+    of them must answer (`required_prefill_response_num`). `deadline`: a moment of the caller's monotonic clock. `published`: a
+    prefill may know the pages, so it may write into them."""
 
     room: int
     attempt: str
+    writers: frozenset[int]
     answers_needed: int
     deadline: float
     poll: Poll = Poll.BOOTSTRAPPING
@@ -55,8 +59,9 @@ class Receiving:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no prefill rank writes into the pages any more: each has finished, or acknowledged that it gave up."""
-        return not self.published or len(self.answered.keys() | self.acknowledged) >= self.answers_needed
+        """Whether no prefill rank writes into the pages any more: each has finished, or acknowledged that it gave up, or was
+        never told of them."""
+        return not self.published or self.writers <= self.answered.keys() | self.acknowledged
 
 
 def publish(state: Receiving) -> Receiving:
@@ -64,11 +69,17 @@ def publish(state: Receiving) -> Receiving:
     return replace(state, published=True, poll=state.poll if state.is_over else Poll.WAITING_FOR_INPUT)
 
 
+def untold(state: Receiving, ranks: Iterable[int]) -> Receiving:
+    """These never learned of the pages, and never will: whatever else failed, they write nothing."""
+    return replace(state, acknowledged=state.acknowledged | frozenset(ranks))
+
+
 def hear(state: Receiving, status: Status) -> Receiving:
-    """A prefill rank finished, or failed. Word of another attempt, and what is no end, changes nothing."""
+    """A prefill rank finished, or failed. Word of another attempt, success of a rank that owes nothing, and what is no end,
+    change nothing."""
     if status.attempt and status.attempt != state.attempt:
         return state
-    if status.poll is Poll.SUCCESS:
+    if status.poll is Poll.SUCCESS and status.prefill_rank in state.writers:
         # Also after a failure of another rank: this one writes no more, which the quarantine wants to know.
         answered = {**state.answered, status.prefill_rank: status.checksums}
         poll = state.poll if state.is_over else Poll.TRANSFERRING
@@ -99,7 +110,8 @@ def conclude(state: Receiving, found: RoomCheck, *, shown: int, damaged: str = "
 
 def expire(state: Receiving, *, now: float) -> Receiving:
     """
-    >>> late = expire(Receiving(room=7, attempt="a", answers_needed=2, deadline=10.0), now=10.5)
+    >>> ranks = frozenset({0, 1})
+    >>> late = expire(Receiving(room=7, attempt="a", writers=ranks, answers_needed=2, deadline=10.0), now=10.5)
     >>> late.failure, late.reason
     (<Failure.TIMED_OUT: 'timed_out'>, '0 of 2 prefill ranks answered in time')
     """
@@ -125,7 +137,10 @@ def give_up(state: Receiving, generation: int) -> Receiving:
 
 
 def acknowledge(state: Receiving, ack: AbortAck) -> Receiving:
-    """An acknowledgement without a generation, or of an earlier one, may be about another use of the room."""
+    """An acknowledgement without a generation, or of an earlier one, may be about another use of the room.
+
+    Source: `note_abort_ack`, which counts ranks that were asked as dummies too, and so frees pages that are still written into.
+    """
     if state.generation is None or ack.generation != state.generation:
         return state
     return replace(state, acknowledged=state.acknowledged | {ack.prefill_rank})

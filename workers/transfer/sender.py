@@ -13,7 +13,7 @@ from controlplane.domain.errors import Refused
 from workers.messaging.replies import Poll
 from workers.messaging.requests import KvRequest, Registration
 from workers.transfer import sending
-from workers.transfer.blocks import joined
+from workers.transfer.blocks import joined, pieces
 from workers.transfer.checksums import checksum, sent_ranges
 from workers.transfer.errors import TransferError, TransferFailed
 from workers.transfer.metadata import Number
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from workers.transfer.prefill import PrefillSide
 
 log = logging.getLogger(__name__)
+
+PIECE_BYTES = 32 * 2**20
+"""Of one call of the engine, which has 8 s: a decode that takes less than 4 MB a second is given up, and an aborted room stops
+soon. A chunk of a long prompt has gigabytes, and shares its network with other rooms."""
 
 
 class Sender:
@@ -180,19 +184,31 @@ class Sender:
     def _write(self, request: KvRequest, pages: tuple[int, ...], first: int, last: bool) -> None:
         side = self._side
         known = side.registration(request.session)
-        target_pages = request.pages[first : first + len(pages)]
-        if len(target_pages) < len(pages):
+        end, kept = first + len(pages), len(request.pages)
+        if end > kept:
+            raise TransferError(f"the decode rank keeps {kept} pages, {end} are to be sent")
+        if last and end < kept:
+            # What it would read in the others is of an earlier request.
             raise TransferError(
-                f"the decode rank keeps {len(request.pages)} pages, {first + len(pages)} are to be sent"
+                f"the decode rank keeps {kept} pages, and only {end} come: their prompts differ; nothing of it may be used"
             )
-        blocks = page_blocks(side.share, side.pointers, _target(known), pages, target_pages)
-        if blocks:
-            side.engine.write(request.session, blocks)
+        blocks = page_blocks(side.share, side.pointers, _target(known), pages, request.pages[first:end])
+        for piece in pieces(blocks, most_bytes=PIECE_BYTES):
+            self._check_time()
+            side.engine.write(request.session, piece)
+            side.works(request.session)
+        self._check_time()
         if last and self._slot is not None:
             rest, room = side.metadata.blocks(self._slot, known.aux_pointers, request.aux_index)
             # One batch has no order, so what must come last is a call of its own.
             side.engine.write(request.session, joined(rest))
             side.engine.write(request.session, room)
+
+    def _check_time(self) -> None:
+        """Raises TransferError when there is no use in going on."""
+        state = self._side.state(self.room)
+        if state.is_over or time.monotonic() > state.deadline:
+            raise TransferError(f"the KV of room {self.room} was not sent in time")
 
     def _checksums(self, request: KvRequest) -> tuple[int, ...]:
         target = _target(self._side.registration(request.session))

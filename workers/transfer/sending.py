@@ -13,13 +13,19 @@ from workers.messaging.replies import AbortAck, Poll
 from workers.messaging.requests import Abort, KvRequest
 
 REMEMBERED_SECONDS = 5.0
+"""For so long a decode that asks for a room that failed here is told at once."""
+LATE_SECONDS = 300.0
+"""And for so long in the end: it was queued for memory while the prefill gave up, and would wait for its own time-out."""
+PATIENCE_SECONDS = 5.0
+"""How long a late one waits first: a room whose number is used again is opened here by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
     """`opened`: this rank has the request too; before that the room was only asked for. `asked`: by session of the decode
     rank. `sent`: pages that were handed to the engine. `running`: batches under way. `poisoned`: a batch ended without proof
-    that nothing of it writes any more, so no abort of this room is ever acknowledged."""
+    that nothing of it writes any more, so no abort of this room is ever acknowledged. `late`: why the room failed here before it
+    was asked for; who asked is told so at the deadline, unless it is opened again."""
 
     room: int
     deadline: float
@@ -31,6 +37,7 @@ class Sending:
     running: int = 0
     poisoned: bool = False
     reason: str = ""
+    late: str = ""
     waiting: dict[Endpoint, Abort] = field(default_factory=dict)
 
     @property
@@ -45,26 +52,36 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A room that was closed here. `poisoned`: it was never proven that its writes have ended, so no abort of it is ever
-    acknowledged. `reason`: why it failed, for a decode rank that had not asked yet and does before `until`. One that had asked
-    was told: when it asks again it means another request."""
+    """A room that was closed here at the moment `at`. `poisoned`: it was never proven that its writes have ended, so no abort
+    of it is ever acknowledged. `reason`: why it failed, for a decode rank that had not asked yet. One that had asked was told:
+    when it asks again it means another request."""
 
     poisoned: bool
     reason: str
     told: frozenset[str]
-    until: float
+    at: float
 
-    def concerns(self, request: KvRequest, *, now: float) -> bool:
-        return bool(self.reason) and now < self.until and request.session not in self.told
+    def patience(self, request: KvRequest, *, now: float) -> float | None:
+        """Seconds after which who asks is told that the room failed, unless it is opened again; None: it is another request.
 
-    def tell(self, request: KvRequest) -> Ended:
-        """It was told late that the room is over: what its session asks next is another request."""
-        return replace(self, told=self.told | {request.session})
+        >>> late = KvRequest(room=7, endpoint=Endpoint("10.0.0.1", 5), session="d:1", required_dst_info_num=1)
+        >>> room = Ended(False, "out of memory", frozenset(), at=100.0)
+        >>> room.patience(late, now=101.0), room.patience(late, now=160.0), room.patience(late, now=500.0)
+        (0.0, 5.0, None)
+        """
+        since = now - self.at
+        if not self.reason or request.session in self.told or since >= LATE_SECONDS:
+            return None
+        return 0.0 if since < REMEMBERED_SECONDS else PATIENCE_SECONDS
+
+    def tell(self, session: str) -> Ended:
+        """It is told that the room is over: what it asks next is another request."""
+        return replace(self, told=self.told | {session})
 
 
 def ended(state: Sending, before: Ended | None, *, now: float) -> Ended:
     poisoned = state.poisoned or (before is not None and before.poisoned)
-    return Ended(poisoned, state.reason, frozenset(state.asked), now + REMEMBERED_SECONDS)
+    return Ended(poisoned, state.reason, frozenset(state.asked), now)
 
 
 def ask(state: Sending, request: KvRequest) -> Sending:

@@ -33,6 +33,11 @@ class Stock:
         return len(self._free)
 
     @property
+    def taken(self) -> int:
+        """How many are in use."""
+        return len(self._taken)
+
+    @property
     def held(self) -> int:
         """How many are in quarantine."""
         return sum(map(len, list(self._held.values())))

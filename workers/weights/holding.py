@@ -6,8 +6,10 @@ what a pull brought is then still there after the process was killed, and the ne
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from .errors import WeightsError
 from .matching import Held
 
 ALIGNMENT = 64
+LOCK_SECONDS = 5.0
 
 
 class Holding:
@@ -140,9 +143,38 @@ def _file(path: Path, length: int) -> tuple[bool, int]:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
         raise WeightsError(f"{path} cannot be used to keep weights: {problem.strerror}") from None
+    _lock(path, fd)
     size = os.fstat(fd).st_size
     if size not in (0, length):
         os.close(fd)
         raise WeightsError(f"{path} has {size} bytes, these weights {length}: name a file of their own, or delete it")
-    os.ftruncate(fd, length)
+    try:
+        # A file with holes would end this process by a signal (SIGBUS) once the disk is full.
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, length)
+        os.ftruncate(fd, length)
+    except OSError as problem:
+        if not size:
+            os.ftruncate(fd, 0)
+        os.close(fd)
+        raise WeightsError(
+            f"{path} has no room for {length} bytes of weights ({problem.strerror}): name a folder that has, or none"
+        ) from None
     return size == length, fd
+
+
+def _lock(path: Path, fd: int) -> None:
+    """Two processes that map one file would change each other's weights. One that was killed lets go in a moment."""
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > end:
+                os.close(fd)
+                raise WeightsError(f"another process holds its weights in {path}: give each its own folder") from None
+            time.sleep(0.1)
+        except OSError:
+            # Some network file systems have no locks.
+            return

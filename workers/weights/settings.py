@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers.sdk import ControlPlane, WorkerError, own_address
+from workers.sdk import ControlPlane, TokenFile, WorkerError, own_address
 from workers.transfer.layout import Place as Shard
 
 DTYPES = ("bfloat16", "float16", "float32")
@@ -48,8 +48,8 @@ def read(words: Sequence[str] | None = None) -> Settings:
     parser = _parser()
     given = vars(parser.parse_args(words))
     try:
-        token = given.pop("token_file")
-        secret = token.read_text(encoding="utf-8").strip() if token is not None else None
+        file = given.pop("token_file")
+        secret = TokenFile(file) if file is not None else None
         at, instance = given.pop("engine_info"), given.get("instance")
         plane = ControlPlane.at(at, engine=at, instance=instance, token=secret) if at is not None else None
         host = given.pop("host") or (own_address(plane.engine).host if plane is not None else "127.0.0.1")

@@ -44,7 +44,7 @@ def test_one_rank_that_is_lost_ends_the_room_while_others_still_wait_and_evidenc
         client=SimpleNamespace(invalidate=invalidated.append),
         telling=SimpleNamespace(note=lambda *said, detail="": noted.append((*said, detail))),
     )
-    waits = Receiving(room=7, attempt="a", answers_needed=1, deadline=time.monotonic() + 60)
+    waits = Receiving(room=7, attempt="a", writers=frozenset({0}), answers_needed=1, deadline=time.monotonic() + 60)
     lost = replace(waits, poll=Poll.FAILED, failure=Failure.LOST, reason=GONE)
     receivers = {At(0, 0): Waiting(waits), At(1, 0): Waiting(lost)}
     began = time.monotonic()

@@ -1,5 +1,6 @@
 """Inbox and outbox on real sockets: delivery, bounds, peers that are gone, silent, frozen, strange."""
 
+import errno
 import socket
 import threading
 import time
@@ -121,6 +122,48 @@ def test_a_port_that_accepts_and_says_nothing_costs_its_bound_and_holds_up_nobod
         assert took and took[0] < (outbox_module.CONNECT_SECONDS + 1) * slow
         assert greet(to, timeout=0.3) is Contact.SILENT
         outbox.close()
+
+
+def test_a_peer_that_was_silent_is_waited_for_by_one_at_a_time_and_the_others_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr(outbox_module, "SULK_SECONDS", 600.0)
+    outbox = Outbox(connect_seconds=0.2)
+    tries = []
+    connect = outbox._connect
+    monkeypatch.setattr(outbox, "_connect", lambda *args: tries.append(args) or connect(*args))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        to = Endpoint("127.0.0.1", silent.getsockname()[1])
+        for said in ("does not greet$", *[r"does not greet \(a moment ago; it is tried again soon\)"] * 20):
+            with pytest.raises(Unreachable, match=said):
+                outbox.send(to, status(7).frames())
+        assert len(tries) == 1
+        outbox._peers[to].sulks_until = 0.0
+        with outbox._peers[to].lock, pytest.raises(Unreachable, match="a moment ago"):
+            outbox.send(to, status(7).frames())
+        with pytest.raises(Unreachable, match=r"does not greet$"):
+            outbox.send(to, status(7).frames())
+        assert len(tries) == 2
+    outbox.close()
+
+
+def test_a_process_that_may_open_no_more_files_says_so_of_the_message_and_goes_on(inbox, outbox, monkeypatch):
+    def none(*args: object, **more: object) -> None:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    monkeypatch.setattr(outbox_module, "new_socket", none)
+    with pytest.raises(Unreachable, match="Too many open files"):
+        outbox.send(inbox.endpoint, status(1).frames())
+    monkeypatch.undo()
+    outbox.send(inbox.endpoint, status(2).frames())
+    assert receive(inbox).room == 2
+
+
+def test_a_peer_that_takes_messages_again_is_silent_no_longer(inbox, outbox):
+    outbox.send(inbox.endpoint, status(1).frames())
+    peer = outbox._peers[inbox.endpoint]
+    peer.sulks(Congested("it took nothing"))
+    peer.sulks_until = 0.0
+    outbox.send(inbox.endpoint, status(2).frames())
+    assert [receive(inbox).room for _ in range(2)] == [1, 2] and peer.sulk is None
 
 
 def test_a_stranger_is_told_from_a_rank(outbox):

@@ -107,4 +107,4 @@ def test_the_unit_starts_what_there_is(tmp_path):
     given = {"PD_KV": "cp:8998", "PD_INSTANCE": "p", "PD_PORT": "8998", "CREDENTIALS_DIRECTORY": str(tmp_path)}
     words = re.sub(r"\$\{(\w+)\}", lambda found: given[found[1]], line).split()
     assert words[1:4] == ["-m", "workers.agent", "relay"]
-    assert settings.read(words[4:]).control_plane.token == "pdcp_x"
+    assert settings.read(words[4:]).control_plane.headers()["x-pd-token"] == "pdcp_x"

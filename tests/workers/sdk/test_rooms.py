@@ -41,6 +41,14 @@ async def test_what_was_bound_is_found_and_what_was_not_is_left_out(rooms):
     assert (sent["x-pd-instance"], sent["x-pd-token"]) == ("prefill-a", "secret")
 
 
+async def test_numbers_that_are_none_are_left_out_of_whatever_a_server_tells(serve):
+    strange = {"7": 1, "²": 2, "٣": 3, "9" * 5000: 4, "-1": 5, " 8": 6}
+    server = serve(lambda heard: say(strange))
+    wire = Wire()
+    assert await Rooms(wire, ControlPlane(server.place, server.place)).look([7, 2, 3, 8]) == {7: 1}
+    await wire.aclose()
+
+
 async def test_whoever_waits_hears_of_a_room_when_it_is_bound(rooms, directory):
     waiting = asyncio.create_task(rooms.find([11, 12], within=GENEROUS))
     await soon(lambda: rooms.queries >= 2)

@@ -109,6 +109,26 @@ def test_a_rank_is_kept_until_its_manager_is_torn_down(plugin):
     assert ended == ["theirs"] and client.kept[0]["released"] and plugin.open_rooms() == {}
 
 
+def test_a_listener_of_the_rust_server_keeps_the_rows_of_its_own_group_alone(plugin, monkeypatch):
+    """SGLang hands it those of every group: kept here too, a rank that died elsewhere would be registered again for ever."""
+    monkeypatch.setattr("workers.sglang_plugin.plugin.http_port", lambda: 30000)
+    register, told = plugin.handlers()["registered"], []
+    manager = Manager(attn_dp_rank=1, kv_args=SimpleNamespace(rust_http_port=30001))
+    for dp in (0, 1):
+        for tp in (0, 1):
+            at = {
+                "attn_dp_size": 2,
+                "attn_dp_rank": dp,
+                "attn_tp_size": 2,
+                "attn_tp_rank": tp,
+                "prefill_http_port": 30001,
+            }
+            register(lambda *_: told.append(1), manager, "url", {**ROW, **at})
+    assert [kept["slot"] for kept in done(plugin).kept] == [(1, 0, 0, 0), (1, 0, 1, 0)]
+    assert len(told) == 4, "its own registry has all of them"
+    assert plugin._name == "gpu-7-30000", "and all listeners are one engine"
+
+
 def test_of_several_nodes_a_rank_without_a_name_is_not_registered_and_one_without_a_token_is(plugin, monkeypatch):
     monkeypatch.setattr("workers.sglang_plugin.plugin.nodes", lambda: 2)
     monkeypatch.setenv(launch.MINTED, "t-1/1")

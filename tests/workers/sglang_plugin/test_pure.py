@@ -105,7 +105,8 @@ def test_settings_as_they_are_meant(tmp_path):
     settings = read(given)
     plane = settings.plane
     assert (str(plane.kv), str(plane.engine), str(plane.api)) == ("cp.rack:8998", "cp.rack:6790", "cp.rack:8000")
-    assert (plane.token, settings.instance, settings.mode) == ("s3cret", "prefill-a", Mode.AUTHORITY)
+    assert (plane.headers()["x-pd-token"], settings.instance) == ("s3cret", "prefill-a")
+    assert settings.mode is Mode.AUTHORITY
     assert (settings.share, settings.lease_seconds) == (0.25, 15.0)
     assert read(AT).mode is Mode.REPORT and read(AT).instance is None
 

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -16,8 +17,13 @@ from workers.transfer.sending import Sending
 HERE = Endpoint("10.0.0.1", 5)
 
 
-def received(**changes) -> Receiving:
-    return receiving.publish(Receiving(**{"room": 7, "attempt": "a", "answers_needed": 2, "deadline": 10.0, **changes}))
+def receiving_of(*writers: int) -> Receiving:
+    ranks = frozenset(writers)
+    return Receiving(room=7, attempt="a", writers=ranks, answers_needed=len(ranks), deadline=10.0)
+
+
+def received(*writers: int, room: int = 7) -> Receiving:
+    return receiving.publish(replace(receiving_of(*writers or (0, 1)), room=room))
 
 
 def success(rank: int, attempt: str = "a") -> Status:
@@ -41,7 +47,7 @@ def test_a_room_succeeds_when_all_have_answered_and_the_metadata_is_of_this_room
 
 
 def test_room_0_can_be_refuted_and_never_waits_for_a_proof_that_cannot_come():
-    state = receiving.hear(received(room=0, answers_needed=1), success(0))
+    state = receiving.hear(received(0, room=0), success(0))
     assert receiving.conclude(state, check_room(0, 0), shown=0).poll is Poll.SUCCESS
     assert receiving.conclude(state, check_room(9, 0), shown=9).failure is Failure.OTHER_ROOM
 
@@ -70,7 +76,7 @@ def test_a_status_that_is_no_end_changes_nothing(poll):
 
 
 def test_pages_are_settled_when_every_rank_has_finished_or_acknowledged_this_abort():
-    assert Receiving(room=7, attempt="a", answers_needed=2, deadline=1.0).is_settled, "nobody was told of the pages"
+    assert receiving_of(0, 1).is_settled, "nobody was told of the pages"
     state = receiving.give_up(receiving.hear(received(), success(0)), 5)
     assert not state.is_settled
     for ack in (AbortAck(room=7, prefill_rank=1), AbortAck(room=7, prefill_rank=1, generation=4)):
@@ -78,11 +84,20 @@ def test_pages_are_settled_when_every_rank_has_finished_or_acknowledged_this_abo
     assert receiving.acknowledge(state, AbortAck(room=7, prefill_rank=1, generation=5)).is_settled
     assert not receiving.acknowledge(state, AbortAck(room=7, prefill_rank=0, generation=5)).is_settled
     # A failure by itself proves nothing: the rank may have failed because it does not know how its write ended.
-    assert not receiving.hear(received(answers_needed=1), failed(0)).is_settled
+    assert not receiving.hear(received(0), failed(0)).is_settled
+
+
+def test_a_rank_that_was_asked_as_a_dummy_speaks_for_none_that_still_writes():
+    """MLA, prefill TP 2 and decode TP 1: rank 0 sends, rank 1 was only told of the room."""
+    state = receiving.give_up(received(0), 5)
+    dummy = AbortAck(room=7, prefill_rank=1, generation=5)
+    assert not receiving.acknowledge(state, dummy).is_settled
+    assert receiving.acknowledge(state, AbortAck(room=7, prefill_rank=0, generation=5)).is_settled
+    assert not receiving.hear(received(0), success(1)).has_all_answers
 
 
 def test_a_room_that_was_never_written_fails_at_its_deadline_and_says_so():
-    state = receiving.hear(received(answers_needed=1), success(0))
+    state = receiving.hear(received(0), success(0))
     assert receiving.expire(state, now=9.9) is state
     assert "never written" in receiving.expire(state, now=10.0).reason
 

@@ -26,6 +26,7 @@ from workers.transfer.pool import shape_of
 from workers.transfer.prefill import PrefillSide
 from workers.transfer.receiver import Receiver, Source
 from workers.transfer.receiving import Failure
+from workers.transfer.sending import LATE_SECONDS
 
 DTYPE = torch.float16
 SHAPE = shape_of(layers=2, heads=2, head_dim=8, dtype=DTYPE, page_size=4)
@@ -219,7 +220,7 @@ def test_a_decode_that_asks_after_the_prefill_failed_is_told_at_once(prefill, de
         assert receiver.wait(30) is Poll.FAILED
         assert "out of memory" in receiver.close().reason
     # After a while the number of the room means another request, which inherits nothing.
-    monkeypatch.setitem(prefill.side._ended, 7, replace(prefill.side._ended[7], until=time.monotonic()))
+    monkeypatch.setitem(prefill.side._ended, 7, replace(prefill.side._ended[7], at=time.monotonic() - LATE_SECONDS))
     receiver = ask(decode, prefill, 7, timeout=300)
     assert send(prefill, 7, whole_kv(SHAPE, DTYPE, TOKENS, seed=1)) is Poll.SUCCESS
     assert receiver.wait(30) is Poll.SUCCESS
@@ -400,12 +401,13 @@ def test_metadata_in_a_message_lands_in_the_slot_of_its_room_only(prefill, decod
     receiver.close()
 
 
-def test_a_source_that_cannot_be_reached_fails_the_room_and_its_pages_wait(decode):
+def test_a_source_that_cannot_be_reached_fails_the_room_and_its_pages_wait_for_nobody(decode):
     receiver = ask(decode, Endpoint("127.0.0.1", 9), 7)
     assert receiver.poll() is Poll.FAILED
     outcome = receiver.close()
     assert outcome.failure is Failure.UNREACHABLE
     assert "127.0.0.1:9 cannot be reached" in outcome.reason
+    assert outcome.settled and all_free(decode)
 
 
 def test_rooms_that_only_a_decode_speaks_of_are_bounded_and_end(prefill, decode, monkeypatch):

@@ -1,6 +1,7 @@
 """`python -m workers.weights`: seeds and pulls of several ranks, a follower that becomes a seed, and wrong words."""
 
 import json
+import shutil
 import signal
 
 import pytest
@@ -37,9 +38,10 @@ def test_a_replica_pulls_four_ranks_becomes_a_seed_and_is_pulled_from(directory,
     assert last.wait(100) == 0, last.log()
     assert [[origin["seed"] for origin in each["chain"]] for each in outcomes(last)] == [[f"{name}-b", f"{name}-a"]] * 4
     last.kill9()
-    # Killed, and started again on its files: nothing comes over the network but what proves them.
+    # Started on files as a killed one leaves them: nothing comes over the network but what proves them.
+    shutil.copytree(tmp_path / "kept", tmp_path / "left")
     again = command(tmp_path / "again.log", "pull", *at, "--from", f"{name}-b", "--json", *ranks, *SIZE,
-                    "--keep", str(tmp_path / "kept"))  # fmt: skip
+                    "--keep", str(tmp_path / "left"))  # fmt: skip
     assert again.wait(100) == 0, again.log()
     assert {each["bytes"] for each in outcomes(again)} == {0}
     assert all(each["bytes_found"] > 0 and each["verified"] for each in outcomes(again))

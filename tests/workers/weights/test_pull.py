@@ -1,5 +1,9 @@
 """Weights go from a seed into another module, found through a real bootstrap process, and every byte of them is proven."""
 
+import errno
+import os
+import shutil
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +11,7 @@ from torch import nn
 from tests.support.machine import slowness
 from tests.workers.weights.seeding import ONE, same, sample
 from workers.transfer.memory import Segment
-from workers.weights import NoSeed, Shard, WeightsError
+from workers.weights import NoSeed, Shard, WeightsError, holding
 from workers.weights.holding import Holding
 from workers.weights.manifest import BOOK, CHAIN, CONTENT
 from workers.weights.pull import Pull
@@ -163,16 +167,43 @@ def test_a_pull_that_failed_goes_on_where_it_was(here, name):
 
 def test_a_file_keeps_what_came_and_the_next_process_fetches_the_rest(here, name, tmp_path):
     here.seed(name, sample(number=1))
-    file = tmp_path / "rank-0.weights"
+    before, file = tmp_path / "before", tmp_path / "rank-0.weights"
     first = sample()
-    here.pull(first, [name], file=file).run(within=30)
+    here.pull(first, [name], file=before).run(within=30)
     first.layers["2"].weight.data.zero_()
+    # As a killed process leaves it.
+    shutil.copy(before, file)
     second = sample()
     loaded = here.pull(second, [name], file=file).run(within=30)
     assert same(second, sample(number=1))
     assert loaded.bytes == second.layers["2"].weight.nbytes and loaded.found == 55_872 - loaded.bytes
+    other = tmp_path / "other"
+    shutil.copy(before, other)
     with pytest.raises(WeightsError, match="has 55872 bytes, these weights"):
-        Holding.into(sample(layers=4), file=file)
+        Holding.into(sample(layers=4), file=other)
+
+
+def test_a_file_is_of_one_process_at_a_time_so_that_nobody_changes_the_weights_of_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(holding, "LOCK_SECONDS", 0.0)
+    file = tmp_path / "rank-0.weights"
+    first = Holding.into(sample(), file=file)
+    with pytest.raises(WeightsError, match=f"another process holds its weights in {file}"):
+        Holding.into(sample(), file=file)
+    first.close()
+    assert Holding.into(sample(), file=file).found
+
+
+def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(tmp_path, monkeypatch):
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    file = tmp_path / "rank-0.weights"
+    with pytest.raises(WeightsError, match=r"no room for \d+ bytes of weights \(No space left on device\)"):
+        Holding.into(sample(), file=file)
+    assert file.stat().st_size == 0
+    monkeypatch.undo()
+    assert Holding.into(sample(), file=file).bytes == 55_872 == file.stat().st_size
 
 
 def test_weights_stay_where_they_are_for_an_engine_of_this_process(here, name):
