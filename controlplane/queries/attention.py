@@ -23,7 +23,7 @@ from controlplane.domain.engine_health import State
 from controlplane.domain.observed import observed
 from controlplane.ledger.tail import head
 
-from . import alarms, clockwork, drains, gateways, routers, workers
+from . import alarms, clockwork, drains, fleet, gateways, routers, workers
 from .alarms import AlarmSeen
 from .clockwork import TaskRow
 from .drains import DrainRow
@@ -33,7 +33,7 @@ from .memo import Memo, weighed
 from .pairing import Pairing, pairing
 from .routable import RoutableRow, Weighed
 from .routers import RouterRow
-from .rows import LaunchRow, RankRow
+from .rows import InstanceRow, LaunchRow, RankRow
 from .wording import slot_ranges
 
 LATELY_SECONDS = 600.0
@@ -145,6 +145,7 @@ def observed_of(row: RoutableRow) -> str:
 
 def instance_seen(row: RoutableRow, there: Scene) -> InstanceSeen:
     one = row.instance
+    left, total = _left(one)
     return InstanceSeen(
         name=one.name,
         role=one.role,
@@ -158,9 +159,10 @@ def instance_seen(row: RoutableRow, there: Scene) -> InstanceSeen:
         troubled_at=there.troubled.get(one.name),
         owing_since=one.debt_since,
         owing_why=one.health_reason,
+        sessions=one.sessions,
         conflicts=one.conflicts,
-        gone=_gone(one.left),
-        hosts=tuple(sorted({rank.ip for rank in one.left})),
+        gone=_gone(left, total),
+        hosts=tuple(sorted({rank.ip for rank in left})) if total == len(left) else (),
         engine=_engine_seen(one.engine),
     )
 
@@ -175,6 +177,7 @@ def _engine_seen(engine: EngineRow) -> EngineSeen | None:
         why=engine.why,
         withheld_since=engine.withheld_since,
         fails=engine.fails,
+        load=engine.load_told,
     )
 
 
@@ -196,13 +199,28 @@ def _missing(launch: LaunchRow) -> str:
     shown = slot_ranges(launch.missing, launch.topology)[:NAMED]
     more = launch.expected - launch.registered - sum(count for _, count in shown)
     said = ", ".join(name for name, _ in shown)
-    return f"{said} and {more} more" if more else said
+    return f"{said} and {more:,} more" if more else said
 
 
-def _gone(left: Sequence[RankRow]) -> str:
+def _left(one: InstanceRow) -> tuple[Sequence[RankRow], int | None]:
+    """Who left the launch that counts, else the newest of those that ended lately; and how many they are, if that is known.
+
+    Not all of them are named. Whoever left an older launch has been replaced.
+    """
+    current = one.current
+    number = current.number if current else max((rank.launch for rank in one.left), default=0)
+    left = [rank for rank in one.left if rank.launch == number]
+    if current is not None and current.completed_at is not None:
+        # Each of its slots was filled once.
+        return left, max(len(left), current.expected - current.registered)
+    return left, len(left) if len(one.left) < fleet.NAMED else None
+
+
+def _gone(left: Sequence[RankRow], total: int | None) -> str:
     if not left:
         return ""
-    others = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    more = f"at least {len(left) - 1}" if total is None else f"{total - 1:,}"
+    others = f" and {more} more" if more != "0" else ""
     return f"{left[0].name}{others} left: {left[0].left_reason}"
 
 
@@ -237,6 +255,7 @@ def _choosers(there: Scene, now: float) -> Iterator[ChooserSeen]:
             quiet=router.state == "away",
             heard_at=router.checked_at,
             problem=router.problem,
+            in_step=router.state == "in_step",
             held_up=held_up["router", router.name],
         )
 
@@ -267,16 +286,8 @@ def _refusals(rows: list[tuple[Any, ...]]) -> tuple[Refusal, ...]:
     found = []
     for name, told in own.items():
         newest = msgspec.json.decode(told[0][1])
-        found.append(
-            Refusal(
-                instance=name,
-                count=len(told),
-                what=newest["what"],
-                source=newest["source"],
-                sentence=newest["sentence"],
-                at=told[0][0],
-            )
-        )
+        said = {key: newest[key] for key in ("what", "source", "sentence")}
+        found.append(Refusal(instance=name, count=len(told), at=told[0][0], **said))
     return tuple(found)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controlplane.domain.compatibility import Compatibility, compare
-from controlplane.domain.decodes import NAMES, NOBODY_SAID, UNKNOWN, Decode, read, stored
+from controlplane.domain.decodes import COMPARED, NOBODY_SAID, UNKNOWN, Decode, read, stored
 from controlplane.domain.disagreement import Effect, Finding, Prefill
 from controlplane.domain.errors import Refused
 from controlplane.domain.topology import SharedFacts
 
 from . import routable
 from .routable import RoutableRow
-from .rows import LaunchRow
+from .rows import InstanceRow, LaunchRow
 
 MOST = 1000
 
@@ -85,21 +85,31 @@ def pairs(
     return PairPage(tuple(rows), more, total)
 
 
-def prefill_of(launch: LaunchRow) -> Prefill:
-    return Prefill(launch.topology, SharedFacts(**launch.facts))
+def prefill_of(launch: LaunchRow, instance: InstanceRow | None = None) -> Prefill:
+    """`instance`: whose launch it is, when the model that its engine serves matters too."""
+    model = model_of(instance) if instance is not None else ""
+    return Prefill(launch.topology, SharedFacts(**launch.facts), model)
+
+
+def model_of(instance: InstanceRow) -> str:
+    """Which model its engine said that it serves; "" when it was not asked, or did not say."""
+    seen = instance.observation
+    return str(seen.said.get("model", "") if seen is not None else "") or instance.engine.model
 
 
 def known(row: RoutableRow | None, posted: Decode | None) -> tuple[str, Decode]:
     """What is known of a decode, and from whom."""
     if posted is not None:
         return "posted", posted
-    told = _told(row)
+    if row is None:
+        return "nobody", NOBODY_SAID
+    told, current = _told(row), row.instance.current
+    model = (model_of(row.instance) if row.role == "decode" else "") or UNKNOWN
     if told:
-        return "observed", read(told)
-    current = row.instance.current if row is not None else None
+        return "observed", replace(read(told), model=model)
     if current is not None:
-        return "stored", stored(current.topology, SharedFacts(**current.facts))
-    return "nobody", NOBODY_SAID
+        return "stored", replace(stored(current.topology, SharedFacts(**current.facts)), model=model)
+    return "nobody", replace(NOBODY_SAID, model=model)
 
 
 def says_its_size(row: RoutableRow) -> bool:
@@ -113,7 +123,7 @@ def _told(row: RoutableRow | None) -> dict[str, Any]:
         return {}
     seen = row.instance.observation
     for said in (seen.said if seen is not None else {}, row.instance.engine.told):
-        told = {name: value for name, value in said.items() if name in NAMES}
+        told = {name: value for name, value in said.items() if name in COMPARED}
         if told:
             return told
     return {}
@@ -144,7 +154,7 @@ class Compared:
     def _compare(self, row: RoutableRow, decode: Decode) -> Compatibility:
         if row.name not in self._prefills:
             current = row.instance.current
-            self._prefills[row.name] = prefill_of(current) if current is not None else None
+            self._prefills[row.name] = prefill_of(current, row.instance) if current is not None else None
         prefill = self._prefills[row.name]
         if (prefill, decode) not in self._seen:
             self._seen[prefill, decode] = compare(decode, prefill) if prefill is not None else NOTHING_REGISTERED

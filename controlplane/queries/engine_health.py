@@ -71,6 +71,13 @@ class EngineRow:
         """Nobody has asked it lately: the verdict stays, and is shown as old."""
         return bool(self.at) and (self.asked_at is None or now - self.asked_at > STALE_SECONDS)
 
+    @property
+    def load_told(self) -> Mapping[str, int]:
+        """What it held, if it told so about when it was asked last; nothing where it has stopped telling."""
+        if self.asked_at is None or self.load_at is None or self.asked_at - self.load_at > STALE_SECONDS:
+            return {}
+        return self.load
+
     def signals(self) -> dict[str, bool | None]:
         """What the last probe found, one by one; None for what was not asked."""
         asked = self.asked_at is not None

@@ -237,15 +237,18 @@ def _coming(
     number = candidate.number
     if not candidate.full:
         return [f"Launch {number} is coming up: {candidate.missing_sentence()}.", *_absent(candidate, gone, now=now)]
-    own = {rank.address for rank in present if rank.launch == number}
+    ours = [rank for rank in present if rank.launch == number]
+    own = {rank.address for rank in ours}
     rivals = [rank for rank in present if rank.launch != number and rank.address not in own and rank.contact == "up"]
     if current is None or not rivals:
         return [f"Launch {number} has all of its {candidate.expected} ranks; probes decide whether it takes over."]
     verb = "answers" if len(rivals) == 1 else "answer"
+    two = f" They are on other hosts: when both are meant to run, two engines are called {name}, and need two names."
     return [
         f"Launch {number} has all of its {candidate.expected} ranks, but waits:"
         f" {listing(_named(rank) for rank in rivals)} of launch {current.number} still {verb}."
         f" `manage.py request supersede {name}` puts launch {number} in charge."
+        f"{two if {rank.ip for rank in ours}.isdisjoint(rank.ip for rank in rivals) else ''}"
     ]
 
 

@@ -8,10 +8,12 @@ from typing import Any
 from django.db import connections
 
 from controlplane.databases import READER
-from controlplane.domain.addresses import bracketed
+from controlplane.domain.addresses import bracketed, parse_ip
 from controlplane.domain.topology import Slot
 
+from . import hosts
 from .fleet import snapshot
+from .hosts import HostRow
 
 MOST = 8
 MOST_BESIDE = 4
@@ -35,7 +37,7 @@ RANKS = f"""
 SELECT i.name, l.state, r.dp, r.cp, r.tp, r.pp, r.ip, r.port FROM controlplane_rank r
 JOIN controlplane_launch l ON l.instance_id = r.instance_id AND l.number = r.launch
 JOIN controlplane_instance i ON i.id = r.instance_id
-WHERE r.left_at IS NULL AND l.ended_at IS NULL AND r.ip LIKE %s ESCAPE '!'{{port}}
+WHERE r.left_at IS NULL AND l.ended_at IS NULL AND r.ip LIKE %s ESCAPE '!' AND r.port = %s
 ORDER BY i.name, r.dp, r.cp, r.tp, r.pp LIMIT {MOST_BESIDE}"""
 NOBODY = "!!"
 """As an address that no rank has."""
@@ -80,11 +82,13 @@ class ChooserFound:
 
 @dataclass(frozen=True, slots=True)
 class Finds:
-    """`number`: what was typed, when it is one; `revision`: the newest event there is."""
+    """`number`: what was typed, when it is one; `hosts`: whose addresses begin so, one more than are shown; `revision`: the
+    newest event there is."""
 
     instances: tuple[InstanceFound, ...]
     drains: tuple[DrainFound, ...]
     ranks: tuple[RankFound, ...]
+    hosts: tuple[HostRow, ...]
     choosers: tuple[ChooserFound, ...]
     number: int | None
     revision: int
@@ -94,13 +98,15 @@ def find(text: str) -> Finds:
     """Bounded lists of what `text` may mean; rooms are not looked for, since the journal has no index by them."""
     sought = text.strip().casefold()[:LONGEST]
     number = int(sought) if sought.isascii() and sought.isdigit() and len(sought) < 19 else None
-    ip, port = _address(sought)
+    ip, port = hosts.address_of(sought) if hosts.may_be_one(sought) else (NOBODY, None)
     with snapshot():
         instances = _read(INSTANCES, [_like(sought), sought, _like(sought)[1:]])
         choosers = _read(CHOOSERS, [_like(sought)] * 2)
         drains = _read(DRAINS, [number if number is not None else -1, _like(sought)])
-        more, values = (" AND r.port = %s", [port]) if port is not None else ("", [])
-        ranks = _read(RANKS.format(port=more), [f"{_escaped(ip)}%" if ip else NOBODY, *values])
+        exact = parse_ip(ip)
+        begins = _escaped(str(exact)) if exact is not None else f"{_escaped(ip)}%"
+        ranks = _read(RANKS, [begins, port]) if port is not None else []
+        on_hosts = hosts.hosts(sought, limit=MOST_BESIDE + 1) if port is None else ()
         ((revision,),) = _read(HEAD, [])
     return Finds(
         tuple(InstanceFound(*row) for row in instances),
@@ -112,24 +118,11 @@ def find(text: str) -> Finds:
             RankFound(name, launch, Slot(dp, cp, tp, pp), f"{bracketed(at)}:{port}")
             for name, launch, dp, cp, tp, pp, at, port in ranks
         ),
+        on_hosts,
         tuple(ChooserFound(*row) for row in choosers),
         number,
         revision,
     )
-
-
-def _address(text: str) -> tuple[str, int | None]:
-    """The beginning of an address, and a port behind it. Only what has a dot or a colon is taken for one.
-
-    >>> _address("10.0.0.1:5000"), _address("[fd00::2]:81"), _address("10.0"), _address("prefill")
-    (('10.0.0.1', 5000), ('fd00::2', 81), ('10.0', None), ('', None))
-    """
-    host, _, port = text.rpartition(":")
-    if host and port.isascii() and port.isdigit() and int(port) < 65_536 and (host[:1] == "[" or ":" not in host):
-        return host.strip("[]"), int(port)
-    plain = text.strip("[]")
-    wanted = set("0123456789abcdef.:")
-    return (plain, None) if plain and set(plain) <= wanted and ("." in plain or ":" in plain) else ("", None)
 
 
 def _like(text: str) -> str:

@@ -76,8 +76,12 @@ FROM controlplane_engineinfo WHERE state <> 'retired'{more} GROUP BY instance_id
 Key = tuple[int, int]
 
 
-def fleet(*, now: float, name: str | None = None) -> FleetRow:
-    """Every instance by name, or only the one that is named, all as of one moment."""
+def fleet(*, now: float, name: str | None = None, flagged: bool = True) -> FleetRow:
+    """Every instance by name, or only the one that is named, all as of one moment.
+
+    Without `flagged` no flagged rank is named, they are only counted: where all ranks of a large fleet are flagged, to
+    find the first of each instance takes as long as all the rest.
+    """
     with snapshot():
         ledger_id, revision, leader = _head()
         found = Instance.objects.using(READER).order_by("name")
@@ -85,7 +89,7 @@ def fleet(*, now: float, name: str | None = None) -> FleetRow:
             found = found.filter(name=name)
         known = list(found)
         only = known[0].pk if name is not None and known else (-1 if name is not None else None)
-        parts = _Parts(only, now=now, term=leader.token)
+        parts = _Parts(only, now=now, term=leader.token, flagged=flagged)
         beside = standing.read((only or 0, name) if name is not None else None)
     return FleetRow(
         ledger_id, revision, leader, tuple(parts.instance(row, beside.of(row.pk, row.name)) for row in known)
@@ -150,7 +154,7 @@ def snapshot() -> Iterator[None]:
 class _Parts:
     """What belongs to the instances, by their ids; `only` narrows every query to one of them."""
 
-    def __init__(self, only: int | None, *, now: float, term: int) -> None:
+    def __init__(self, only: int | None, *, now: float, term: int, flagged: bool) -> None:
         self.term = term
         own = f" AND l.instance_id = {int(only)}" if only is not None else ""
         owing = f" AND i.id = {int(only)}" if only is not None else ""
@@ -158,9 +162,9 @@ class _Parts:
         since = now - LATELY_SECONDS
         self.counts: dict[Key, int] = {}
         self.flag_counts: dict[int, int] = defaultdict(int)
-        for id_, number, count, flagged in _read(f"{COUNTS}{own} GROUP BY l.instance_id, l.number"):
+        for id_, number, count, with_flags in _read(f"{COUNTS}{own} GROUP BY l.instance_id, l.number"):
             self.counts[id_, number] = int(count)
-            self.flag_counts[id_] += int(flagged)
+            self.flag_counts[id_] += int(with_flags)
         self.present: dict[Key, dict[Slot, bool]] = defaultdict(dict)
         for id_, number, *slot in _read(PRESENT.format(more=own)):
             self.present[id_, number][Slot(*slot)] = True
@@ -168,7 +172,7 @@ class _Parts:
         for values in _read(f"{LAUNCH} WHERE {OPEN}{own}"):
             launch = self._open_launch(values)
             self.launches[values[0]][launch.state] = launch
-        self.flagged = self._ranks(FLAGGED.format(more=own), [])
+        self.flagged = self._ranks(FLAGGED.format(more=own), []) if flagged else defaultdict(list)
         self.left = self._ranks(LEFT.format(more=own), [since, since])
         turned = _read(REASONS.format(more=owing))
         self.reasons = {name: str(msgspec.json.decode(data)["reason"]) for name, data in turned}

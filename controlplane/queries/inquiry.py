@@ -52,13 +52,15 @@ REFUSED = f"""
 SELECT instance, at, data FROM controlplane_event
 WHERE instance IN (%s, '') AND revision > %s AND at > %s AND kind = 'registration.refused'
 ORDER BY revision DESC LIMIT {REFUSALS}"""
+SHARES = """(own_port IS NULL AND role <> 'decode' AND observed_url = '' AND observed_engine_info_url = ''
+ AND (next_launch > 1 OR (role <> 'seed' AND NOT EXISTS (
+  SELECT 1 FROM controlplane_engineinfo e WHERE e.instance_id = controlplane_instance.id))))"""
+"""Whoever has published weights, and never had a rank, is not meant by those who name none."""
+
 NEIGHBOURS = f"""
-SELECT name, engine_url, observed_url,
- CASE WHEN own_port IS NULL AND role <> 'decode' AND observed_url = '' AND observed_engine_info_url = '' THEN 1 ELSE 0 END,
- COUNT(*) OVER ()
+SELECT name, engine_url, observed_url, CASE WHEN {SHARES} THEN 1 ELSE 0 END, COUNT(*) OVER ()
 FROM controlplane_instance WHERE intent <> 'retired' AND name <> %s AND (
- (engine_url <> '' AND engine_url = %s) OR (observed_url <> '' AND observed_url = %s)
- OR (own_port IS NULL AND role <> 'decode' AND observed_url = '' AND observed_engine_info_url = '')
+ (engine_url <> '' AND engine_url = %s) OR (observed_url <> '' AND observed_url = %s) OR {SHARES}
 ) ORDER BY CASE WHEN (engine_url <> '' AND engine_url = %s) OR (observed_url <> '' AND observed_url = %s) THEN 0 ELSE 1 END,
  name LIMIT {NAMESAKES}"""
 ROUTERS = f"""

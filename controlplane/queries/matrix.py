@@ -146,7 +146,7 @@ def _chosen(asked: Asked, fleet: Sequence[RoutableRow], cells: Sequence[Sequence
 
 def _in_full(prefill: RoutableRow, decode: RoutableRow | None, posted: Decode | None) -> Chosen:
     current = prefill.instance.current
-    facts = prefill_of(current) if current is not None else None
+    facts = prefill_of(current, prefill.instance) if current is not None else None
     return Chosen(Compared(posted).pair(prefill, decode), prefill, decode, facts, known(decode, posted)[1])
 
 
@@ -188,5 +188,5 @@ def _harms(found: Compatibility) -> bool:
 def _kind(row: RoutableRow) -> Kind:
     current = row.instance.current
     if row.role == "prefill":
-        return (prefill_of(current) if current is not None else None), row.routable
+        return (prefill_of(current, row.instance) if current is not None else None), row.routable
     return known(row, None)[1], row.routable

@@ -13,12 +13,14 @@ from django.db import connections
 from controlplane.databases import READER
 from controlplane.domain.errors import Refused
 
+from . import hosts
 from .attention import observed_of
 from .routable import RoutableRow
 from .strips import Marks, strips
-from .totals import ready
+from .totals import filling, ready
 
 PAGE = 100
+MOST_ADDRESSES = 4
 ROLES = ("prefill", "decode", "seed")
 
 # The last word of each witness, those of gateways and of workers apart: both would count a room twice. What a witness
@@ -106,13 +108,21 @@ def listing(rows: Sequence[RoutableRow], wanted: Wanted, *, limit: int = PAGE) -
 
 
 def matching(rows: Sequence[RoutableRow], wanted: Wanted) -> list[RoutableRow]:
-    """All that fit, in order. Retired ones only where somebody asks for them by that word."""
+    """All that fit, in order. Retired ones only where somebody asks for them by that word. One query for each address
+    that is sought, of which there may be four."""
     retired = _asks_for_retired(wanted)
+    addresses = dict.fromkeys(
+        term.value for term in wanted.terms if term.key == "text" and hosts.may_be_one(term.value)
+    )
+    at = {address: hosts.instances_at(address) for address in list(addresses)[:MOST_ADDRESSES]}
     found = [
         row
         for row in rows
         if (retired or not row.instance.retired)
-        and all(KEYS[term.key](row, term.value) is not term.without for term in wanted.terms)
+        and all(
+            (KEYS[term.key](row, term.value) or row.instance.id in at.get(term.value, ())) is not term.without
+            for term in wanted.terms
+        )
     ]
     return sorted(found, key=_order(wanted.sort))
 
@@ -123,6 +133,12 @@ def _asks_for_retired(wanted: Wanted) -> bool:
 
 def _words(row: RoutableRow) -> list[str]:
     return [row.instance.intent, *(group.intent for group in row.instance.groups)]
+
+
+def _launches(row: RoutableRow) -> list[str]:
+    """Of a launch that fills another one may be current meanwhile, in whatever state that is."""
+    said = ["filling"] if filling(row) else []
+    return [*said, "candidate"] if row.instance.candidate is not None else said
 
 
 def _text(row: RoutableRow, value: str) -> bool:
@@ -141,6 +157,7 @@ KEYS: Mapping[str, Callable[[RoutableRow, str], bool]] = {
     "observed": lambda row, value: _starts([observed_of(row)], value),
     "role": lambda row, value: row.role.startswith(value),
     "routable": lambda row, value: row.routable is (value in "yes"),
+    "launch": lambda row, value: _starts(_launches(row), value),
     "text": _text,
 }
 """What can be asked for, and when it holds; a value is in small letters and may be the beginning of a word."""
@@ -149,10 +166,18 @@ Key = tuple[int, str]
 ORDERS: Mapping[str, Callable[[RoutableRow], int]] = {
     "name": lambda row: 0,
     "role": lambda row: ROLES.index(row.role),
-    "ready": lambda row: round(1000 * ready(row) / row.instance.expected) if row.instance.expected else 1000,
+    "ready": lambda row: _readiness(row),
     "launch": lambda row: -round(row.instance.current.opened_at * 1000) if row.instance.current else 0,
 }
 """What rows are sorted by before their name: one whole number each, so that a page can say where it ended."""
+
+
+def _readiness(row: RoutableRow) -> int:
+    """Per mille of its ranks; where none are expected, all or nothing."""
+    expected = row.instance.expected
+    if expected:
+        return round(1000 * ready(row) / expected)
+    return 1000 if row.routable or row.role == "seed" else 0
 
 
 def _order(sort: str) -> Callable[[RoutableRow], Key]:

@@ -12,7 +12,7 @@ from django.db import connections
 from controlplane.databases import READER
 from controlplane.domain import observing
 from controlplane.domain.compatibility import Compatibility, compare
-from controlplane.domain.decodes import NAMES, Decode, read, stored
+from controlplane.domain.decodes import COMPARED, Decode, read, stored
 from controlplane.domain.disagreement import Prefill
 from controlplane.domain.engine_health import where
 from controlplane.domain.errors import Refused
@@ -102,7 +102,7 @@ def _decode(values: tuple[Any, ...]) -> Decode:
     told = [heard.said] if heard is not None and heard.at == observed_url else []
     told += [_object(said)] if at and at == where(role, engine_url, observed_url) else []
     for one in told:
-        known_of = {name: value for name, value in one.items() if name in NAMES}
+        known_of = {name: value for name, value in one.items() if name in COMPARED}
         if known_of:
             try:
                 return read(known_of)

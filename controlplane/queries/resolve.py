@@ -70,7 +70,7 @@ def resolve(
         instance, found = fleet.instance(name, now=now)
         rows = fleet.ranks(instance.id, term=found.leader.token)
     launch = _serving(instance, now=now)
-    prefill = prefill_of(launch)
+    prefill = prefill_of(launch, instance)
     found_plan = plan(decode, prefill, launch.number, engine_rank=engine_rank, pp_rank=pp_rank, dp=dp)
     there = {row.slot: address(row.ip, row.port) for row in rows if row.launch == launch.number}
     return Resolved(

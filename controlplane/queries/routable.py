@@ -21,12 +21,14 @@ from .choosers import Choosers
 from .rows import FleetRow, InstanceRow, LeaderRow
 from .standing import scope
 
+# Grouped as both primary keys are ordered, launches first: otherwise SQLite sorts every rank of the fleet.
 GROUPS = """
-SELECT r.instance_id, r.dp, COUNT(*), SUM(CASE WHEN r.contact = 'up' THEN 1 ELSE 0 END),
+SELECT l.instance_id, r.dp, COUNT(*), SUM(CASE WHEN r.contact = 'up' THEN 1 ELSE 0 END),
  SUM(CASE WHEN r.flags LIKE '%%unprobed%%' THEN 0 ELSE 1 END),
  SUM(CASE WHEN r.verified_term = %s AND r.flags NOT LIKE '%%unprobed%%' THEN 1 ELSE 0 END)
 FROM controlplane_launch l JOIN controlplane_rank r ON r.instance_id = l.instance_id AND r.launch = l.number
-WHERE l.ended_at IS NULL AND l.state = 'current' AND r.left_at IS NULL{more} GROUP BY r.instance_id, r.dp"""
+WHERE l.ended_at IS NULL AND l.state = 'current' AND r.left_at IS NULL{more}
+GROUP BY l.instance_id, l.number, r.dp"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ class _Facts:
     @staticmethod
     def read(now: float, name: str | None = None, gateway: str | None = None) -> _Facts:
         with fleet.snapshot():
-            found = fleet.fleet(now=now, name=name)
+            found = fleet.fleet(now=now, name=name, flagged=name is not None)
             only = found.instances[0].id if name is not None and found.instances else None
             return _Facts(found, _groups(found.leader.token, only), Choosers(gateway), now)
 

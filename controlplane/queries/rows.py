@@ -113,7 +113,8 @@ class ObservationRow:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRow:
-    """An instance, rolled up. `left` are ranks that left lately, the latest first; `flagged` and `left` hold 16 at most."""
+    """An instance, rolled up. `left` are ranks that left lately, the latest first; `flagged` and `left` hold 16 at most,
+    and `flagged` nobody where the whole fleet is weighed; `flagged_count` counts them everywhere."""
 
     id: int
     name: str
@@ -169,6 +170,11 @@ class InstanceRow:
     @property
     def is_observed(self) -> bool:
         return bool(self.observed_url or self.observed_engine_info_url)
+
+    @property
+    def publishes_only(self) -> bool:
+        """Weights, and no ranks that a request without a name could be about."""
+        return self.current is None and self.candidate is None and (self.role == "seed" or self.sessions > 0)
 
     @property
     def knowledge(self) -> str:
@@ -245,5 +251,7 @@ class FleetRow:
     def sharing(self) -> tuple[str, ...]:
         """Names of those that nothing but their name tells apart on the shared listener."""
         return tuple(
-            i.name for i in self.instances if not (i.retired or i.own_port or i.role == "decode" or i.is_observed)
+            i.name
+            for i in self.instances
+            if not (i.retired or i.own_port or i.role == "decode" or i.is_observed or i.publishes_only)
         )

@@ -50,14 +50,14 @@ class Totals:
 def totals(rows: Iterable[RoutableRow]) -> Totals:
     roles: Counter[str] = Counter()
     numbers: Counter[str] = Counter()
-    filling: list[FillingRow] = []
+    coming: list[FillingRow] = []
     for row in rows:
         one = row.instance
         if one.retired:
             numbers["retired"] += 1
             continue
         roles[row.role] += 1
-        filling += _filling(row)
+        coming += filling(row)
         if row.role == "seed":
             continue
         numbers["unsized"] += one.current is None and row.role == "decode" and not says_its_size(row)
@@ -77,7 +77,7 @@ def totals(rows: Iterable[RoutableRow]) -> Totals:
         numbers["groups"],
         numbers["serving"],
         numbers["unsized"],
-        tuple(filling),
+        tuple(coming),
     )
 
 
@@ -86,7 +86,7 @@ def ready(row: RoutableRow) -> int:
     return sum(group.registered for group in row.groups if group.verdict.routable) if row.routable else 0
 
 
-def _filling(row: RoutableRow) -> list[FillingRow]:
+def filling(row: RoutableRow) -> list[FillingRow]:
     """A candidate, or a first launch; one that served and lost ranks is broken, and does not fill."""
     one = row.instance
     launches = [(one.current, False), (one.candidate, True)]

@@ -29,8 +29,8 @@ class Counter:
 
 def counters(totals: Totals, scene: Scene, samples: SeriesRows, *, now: float) -> tuple[Counter, ...]:
     return (
-        Counter("Ranks routable", f"{totals.routable:,}", _ranks(totals), "/?q=routable:no", f"{totals.ranks:,}"),
-        Counter("DP groups serving", f"{totals.serving:,}", _groups(totals), "/?q=routable:no", f"{totals.groups:,}"),
+        Counter("Ranks routable", f"{totals.routable:,}", _ranks(totals), "/?sort=ready", f"{totals.ranks:,}"),
+        Counter("DP groups serving", f"{totals.serving:,}", _groups(totals), "/?sort=ready", f"{totals.groups:,}"),
         Counter("Pairs usable", f"{scene.pairing.usable:,}", _pairs(scene), "/pairs/", f"{scene.pairing.total:,}"),
         _gateways(scene, now),
         _filling(totals),
@@ -65,12 +65,21 @@ def _gateways(scene: Scene, now: float) -> Counter:
     silent = [one.name for one in scene.gateways if one.silent(now)]
     away = [one.name for one in scene.routers if one.state == "away"]
     behind = [one.name for one in scene.gateways if not one.silent(now) and one.behind != 0]
+    reached = [one for one in scene.routers if one.state != "away"]
+    apart = [one.name for one in reached if one.problem]
+    unasked = [one.name for one in reached if not one.problem and one.checked_at is None]
     total = len(scene.gateways) + len(scene.routers)
-    words = ((silent, "silent"), (away, "away"), (behind, "behind"))
+    words = (
+        (silent, "silent"),
+        (away, "away"),
+        (apart, "not in step"),
+        (behind, "behind"),
+        (unasked, "not asked yet"),
+    )
     said = next(
         (f"{names[0]} {word}" if len(names) == 1 else f"{len(names)} {word}" for names, word in words if names), ""
     )
-    current = total - len(silent) - len(away) - len(behind)
+    current = total - sum(len(names) for names, _ in words)
     nobody = "none has joined"
     return Counter(
         "Gateways current", str(current), said or ("all follow" if total else nobody), "/gateways/", str(total)
@@ -79,8 +88,8 @@ def _gateways(scene: Scene, now: float) -> Counter:
 
 def _filling(totals: Totals) -> Counter:
     found = totals.filling
-    first = f"{found[0].instance} {found[0].number}: {found[0].registered}/{found[0].expected}" if found else "none"
-    return Counter("Launches filling", f"{len(found):,}", first, "/?q=observed:filling")
+    first = f"{found[0].instance} {found[0].number}: {found[0].registered:,}/{found[0].expected:,}" if found else "none"
+    return Counter("Launches filling", f"{len(found):,}", first, "/?q=launch:filling")
 
 
 def _last(name: str, samples: SeriesRows) -> str:

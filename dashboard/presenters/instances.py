@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from controlplane.domain.topology import Topology
+from controlplane.queries.compatibility import known
 from controlplane.queries.overview import ListedRow, OpenRoomsSaid
 from controlplane.queries.rows import InstanceRow, LaunchRow
 
 from .attention import instance_url
+from .pairs import told_sizes
 from .strip import Strip, strip_of
 
 LETTERS = {"prefill": "P", "decode": "D", "seed": "S"}
@@ -71,8 +75,8 @@ def instance_view(listed: ListedRow, *, now: float) -> InstanceView:
         row=one,
         url=instance_url(one.name),
         letter=LETTERS[one.role],
-        topology=topology_text(current.topology) if current else "",
-        kv=kv_text(current) if current else "",
+        topology=topology_text(current.topology) if current else told_sizes(row),
+        kv=kv_text(current.facts) if current else kv_text(known(row, None)[1].said),
         desired=desired,
         desired_more=more,
         observed=listed.observed,
@@ -87,9 +91,9 @@ def instance_view(listed: ListedRow, *, now: float) -> InstanceView:
             intents={group.group: group.intent for group in row.groups},
         ),
         launch=current,
-        fills=f"{current.registered}/{current.expected}" if current and not current.full else "",
+        fills=f"{current.registered:,}/{current.expected:,}" if current and not current.full else "",
         fills_tone="bad" if listed.observed == "down" else "busy",
-        coming=f"{candidate.number} at {candidate.registered}/{candidate.expected}" if candidate else "",
+        coming=f"{candidate.number} at {candidate.registered:,}/{candidate.expected:,}" if candidate else "",
         rooms=listed.rooms,
         rooms_old=listed.rooms is not None and now - listed.rooms.taken_at > OLD_SECONDS,
         act="uncordon" if one.intent == "cordoned" else "drain",
@@ -130,11 +134,14 @@ def topology_text(topology: Topology) -> str:
     return "×".join(map(str, topology.axes()))
 
 
-def kv_text(launch: LaunchRow) -> str:
-    """What a decode must have alike: the size of a page and the type of KV."""
-    facts = launch.facts
+def kv_text(facts: Mapping[str, Any]) -> str:
+    """What a decode must have alike: the size of a page and the type of KV. Nothing when neither is known.
+
+    >>> kv_text({"page_size": 64}), kv_text({})
+    ('64 · ?', '')
+    """
     said = (facts.get("page_size"), facts.get("kv_cache_dtype"))
-    return " · ".join("?" if fact is None else str(fact) for fact in said)
+    return " · ".join("?" if fact is None else str(fact) for fact in said) if any(said) else ""
 
 
 def _how_many(listed: ListedRow) -> str:

@@ -52,7 +52,11 @@ class CellView:
 
     @property
     def failed(self) -> str:
-        return f"{self.traffic.failed_share:.1%}" if self.traffic is not None else ""
+        if self.traffic is None:
+            return ""
+        share = self.traffic.failed_share
+        # Few are not none.
+        return "<0.1%" if 0 < share < 0.001 else f"{share:.1%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +71,12 @@ def side_view(row: RoutableRow) -> SideView:
         dp, cp, tp, pp = current.topology.axes()
         sizes = f"dp{dp} cp{cp} tp{tp} pp{pp}"
     else:
-        sizes = (_told_sizes(row) or "nobody said its sizes") if row.role == "decode" else "nothing registered"
+        sizes = (told_sizes(row) or "nobody said its sizes") if row.role == "decode" else "nothing registered"
     state = row.instance.state if row.role != "decode" or current is not None else "unknown"
     return SideView(row.name, row.role, sizes, row.launch, state, row.instance.intent, row.routable)
 
 
-def _told_sizes(row: RoutableRow) -> str:
+def told_sizes(row: RoutableRow) -> str:
     """What the engine of a decode that never registered says of its sizes; empty when it says nothing."""
     told = known(row, None)[1].said
     return " ".join(f"{axis}{told[size]}" for axis, size in (("tp", "tp_size"), ("pp", "pp_size")) if told.get(size))

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from controlplane.queries.finding import DrainFound, Finds, InstanceFound
+from controlplane.queries.finding import MOST as MOST_INSTANCES
+from controlplane.queries.finding import MOST_BESIDE, DrainFound, Finds, InstanceFound
+from controlplane.queries.hosts import HostRow
 from controlplane.queries.wording import slot_key
 
 from .turns import short_slot
@@ -93,10 +95,15 @@ def _all(text: str, finds: Finds, goings: tuple[Going, ...], operates: bool) -> 
     if not words:
         yield from places
     yield from (_instance(one) for one in finds.instances)
+    if len(finds.instances) == MOST_INSTANCES:
+        yield _all_with(verb_of(text)[1])
     yield from (_drain(one) for one in finds.drains if one.id != finds.number)
     for rank in finds.ranks:
         page = f"/instances/{quote(rank.instance, safe='')}/?rank={slot_key(rank.slot)}"
         yield Line(f"{rank.address} {rank.instance} {short_slot(rank.slot)}", "rooms", "rank", page, rank.launch)
+    yield from (_host(one) for one in finds.hosts[:MOST_BESIDE])
+    if len(finds.hosts) > 1:
+        yield _all_with(text)
     for chooser in finds.choosers:
         page = f"/{chooser.kind}s/{quote(chooser.name, safe='')}/"
         yield Line(chooser.name, "gw", chooser.kind, page, note=chooser.url)
@@ -137,6 +144,22 @@ def _numbered(finds: Finds, number: int) -> Iterator[Line]:
 
 def _instance(one: InstanceFound) -> Line:
     return Line(one.name, "right", f"{one.role} instance", f"/instances/{quote(one.name, safe='')}/", one.intent)
+
+
+def _all_with(text: str) -> Line:
+    """More of them may fit than are shown here."""
+    return Line(f"All instances with “{text}”", "search", "filter", f"/?{urlencode({'q': text})}")
+
+
+def _host(one: HostRow) -> Line:
+    """
+    >>> _host(HostRow("prefill-a", "10.0.0.1", 3, 1)).note
+    '3 ranks here, 1 left'
+    """
+    said = [f"{one.here:,} rank{'' if one.here == 1 else 's'} here"] if one.here else []
+    said += [f"{one.left:,} left"] if one.left else []
+    page = f"/instances/{quote(one.instance, safe='')}/"
+    return Line(f"{one.host} {one.instance}", "rooms", "host", page, note=", ".join(said))
 
 
 def _drain(one: DrainFound) -> Line:

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from dashboard.page import Part, render_part
 from dashboard.presenters.ages import age_text
+from dashboard.presenters.numbers import amount
 from dashboard.presenters.states import State, state_of
 
 register = template.Library()
@@ -89,6 +90,16 @@ def thousands(number: float | int | None) -> str:
     ('1,284', '–')
     """
     return "–" if number is None else f"{number:,}"
+
+
+@register.filter
+def figure(number: float | None) -> str:
+    """Three digits that matter: what is small is not nothing.
+
+    >>> figure(0.0489), figure(52.222)
+    ('0.05', '52.2')
+    """
+    return amount(number)
 
 
 @register.filter

@@ -30,7 +30,7 @@ class InstancesFile(Page):
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         with fleet.snapshot():
             found = weighed(now=self.now)
-        rows = overview.matching(found.rows, asked_for(request.GET))
+            rows = overview.matching(found.rows, asked_for(request.GET))
         items = [document(row) for row in rows[:MOST]]
         response = self.say(items, found.fleet.ledger_id, found.fleet.revision, more=len(rows) > MOST)
         response["Content-Disposition"] = f'attachment; filename="instances-{found.fleet.revision}.{self.form}"'

@@ -60,11 +60,12 @@ class Pairs(Page):
             "problems": query.get("only") == "problems",
             "kept": kept,
             "described_as": DESCRIBED,
-            **(_pane(query, found.chosen, traffic) if found.chosen is not None else {}),
+            "form": written(query),
+            **(_pane(found.chosen, traffic) if found.chosen is not None else {}),
         }
 
 
-def _pane(query: dict[str, str], chosen: Chosen, traffic: dict[tuple[str, str], Any]) -> dict[str, Any]:
+def _pane(chosen: Chosen, traffic: dict[tuple[str, str], Any]) -> dict[str, Any]:
     pair = chosen.pair
     head, sentence = verdict_sentence(chosen)
     return {
@@ -78,7 +79,6 @@ def _pane(query: dict[str, str], chosen: Chosen, traffic: dict[tuple[str, str], 
         "facts": fact_views(chosen.facts, chosen.said, pair.compatibility),
         "mapping": mapping_lines(chosen.facts, chosen.said) if chosen.facts is not None else [],
         "flow": traffic.get((pair.prefill, pair.decode)),
-        "form": written(query),
     }
 
 

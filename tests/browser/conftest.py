@@ -127,12 +127,15 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def make_site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Site]]:
+def make_site(
+    browser: Browser, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Site]]:
     """`make_site(PDCP_X=…)` -> a Site of its own, for tests that restart or fill it."""
     made: list[Site] = []
 
     def make(**knobs: object) -> Site:
-        data: Path = tmp_path_factory.mktemp("site")
+        data: Path = tmp_path_factory.mktemp("site") / "data"
+        shutil.copytree(sqlite_template, data)
         up = Up(data, **knobs).wait_ready()
         made.append(Site(up, browser, session_keys(up.env)))
         return made[-1]

@@ -213,3 +213,21 @@ def test_9_new_rows_wait_until_they_are_asked_for(site: Site, fleet):
     expect(look.page.locator('[data-key="decode-e"]')).to_have_count(0)
     chip.click()
     expect(look.page.locator('[data-key="decode-e"]')).to_have_count(1)
+
+
+def test_10_the_longest_names_and_reasons_make_no_page_wider_and_a_long_reason_no_list_longer(site: Site):
+    name = "x" * 100
+    site.manage("instances", "add", name, "--role", "decode")
+    site.manage("drain", name, "--reason", f"{'W' * 200} {'a story ' * 200}".strip())
+    for size in ("narrow", "wide"):
+        look = site.open("/drains/", size=size)
+        drain = look.page.locator('[data-key] a[href^="/drains/"]').first.get_attribute("href")
+        for path in ("/drains/", drain, "/", f"/instances/{name}/", "/events/"):
+            look.go(path)
+            wider = look.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wider <= 0, (size, path, wider)
+        look.go("/")
+        told = look.page.locator(".att > li", has_text=f"Drain of {name}")
+        expect(told).to_be_visible()
+        tall = told.bounding_box()
+        assert tall is not None and tall["height"] < 300, tall

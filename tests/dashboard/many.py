@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
+from itertools import islice
 
 from controlplane.databases import FACTS
 from controlplane.domain.topology import Topology
 from controlplane.models import Instance, Launch, Lease, Rank
 from tests.controlplane.queries.world import FACTS_OF_ALL
+
+PIECE = 2000
 
 
 def many(count: int, topology: Topology, *, role: str = "prefill", prefix: str = "", now: float | None = None) -> None:
@@ -36,22 +39,22 @@ def many(count: int, topology: Topology, *, role: str = "prefill", prefix: str =
         for one in instances
     )
     slots = list(topology.slots())
-    Rank.objects.using(FACTS).bulk_create(
-        (
-            Rank(
-                instance_id=one.pk,
-                launch=1,
-                **slot._asdict(),
-                ip=f"10.{place // 250}.{place % 250}.1",
-                port=30_000 + index,
-                first_at=at - 3600,
-                seen_at=at - 60,
-                contact="up",
-                greeted=True,
-                verified_term=1,
-            )
-            for place, one in enumerate(instances)
-            for index, slot in enumerate(slots)
-        ),
-        batch_size=5000,
+    ranks = (
+        Rank(
+            instance_id=one.pk,
+            launch=1,
+            **slot._asdict(),
+            ip=f"10.{place // 250}.{place % 250}.1",
+            port=30_000 + index,
+            first_at=at - 3600,
+            seen_at=at - 60,
+            contact="up",
+            greeted=True,
+            verified_term=1,
+        )
+        for place, one in enumerate(instances)
+        for index, slot in enumerate(slots)
     )
+    # A transaction each: between two statements of one, a writer may think for two seconds, on whatever machine.
+    while piece := list(islice(ranks, PIECE)):
+        Rank.objects.using(FACTS).bulk_create(piece)

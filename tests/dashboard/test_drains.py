@@ -16,7 +16,7 @@ from tests.doubles.engine import Engine
 
 WHO = {"actor": "anna", "reason": "replace the NIC of <script>alert(1)</script>"}
 QUERIES_OF_THE_LIST = 12
-QUERIES_OF_ONE = 58
+QUERIES_OF_ONE = 57
 MOST_BYTES = 60_000
 
 

@@ -7,20 +7,20 @@ import time
 
 import pytest
 
-from controlplane.commands import drains, instances, intent
+from controlplane.commands import drains, instances, intent, routers
 from controlplane.commands.transaction import record
 from controlplane.databases import FACTS
 from controlplane.domain.contact import Contact
-from controlplane.domain.topology import Topology
+from controlplane.domain.topology import Slot, Topology
 from controlplane.ledger.append import NewEvent
-from controlplane.models import Lease, OpenRooms
+from controlplane.models import Lease, OpenRooms, Router
 from controlplane.queries import attention, memo
 from tests.controlplane.queries.world import World
 from tests.dashboard.conftest import queries, text_of
 from tests.dashboard.many import many
 
 TP4, DP2 = Topology(1, 1, 4, 1), Topology(2, 1, 2, 1)
-WHOLE_PAGE = 40
+WHOLE_PAGE = 39
 AGAIN = 12
 """Queries while nothing has changed: who asks, the frame, the counters, and the rows that are shown."""
 
@@ -127,6 +127,38 @@ def test_a_launch_that_fills_counts_in_its_row_and_in_the_counters(operator):
     assert "Launches filling 1 prefill-a 1: 3/4" in text_of(html)
 
 
+def test_what_a_counter_counts_is_in_the_list_that_it_leads_to(operator):
+    world = serving("prefill-a", DP2)
+    serving("prefill-b", first_port=5000)
+    world.put(Slot(0, 0, 0, 0), DP2, port=6000, token="second")
+    assert "Launches filling 1 prefill-a 2: 1/4" in operator.text("/", parts="counters")
+    assert 'href="/?q=launch:filling"' in operator.get("/", parts="counters")
+    found = operator.get("/?q=launch:filling", parts="instances")
+    assert 'data-key="prefill-a"' in found and 'data-key="prefill-b"' not in found
+    assert 'data-key="prefill-a"' in operator.get("/?q=launch:cand", parts="instances")
+    # One DP group less: the instance still takes requests, and is the first of those that the counter leads to.
+    intent.cordon("prefill-a", group=1, actor="anna", reason="a look")
+    assert "2 by intent" in operator.text("/", parts="counters")
+    assert 'href="/?sort=ready"' in operator.get("/", parts="counters")
+    instances.add("prefill-z", role="prefill", actor="anna")
+    lacking = operator.get("/?sort=ready", parts="instances")
+    places = [lacking.index(f'data-key="{name}"') for name in ("prefill-z", "prefill-a", "prefill-b")]
+    assert places == sorted(places)
+
+
+def test_a_router_counts_as_current_only_when_it_was_asked_and_is_in_step(operator):
+    serving()
+    routers.add("r1", "http://127.0.0.1:29999", ["prefill-a"], actor="anna")
+    forget()
+    assert "Gateways current 0 / 1 r1 not asked yet" in operator.text("/", parts="counters")
+    Router.objects.using(FACTS).update(state="in_step", checked_at=time.time(), problem="it would not take prefill-a")
+    forget()
+    assert "Gateways current 0 / 1 r1 not in step" in operator.text("/", parts="counters")
+    Router.objects.using(FACTS).update(problem="")
+    forget()
+    assert "Gateways current 1 / 1 all follow" in operator.text("/", parts="counters")
+
+
 def test_open_requests_stand_in_the_row_with_their_age_when_it_is_old(operator):
     serving()
     now = time.time()
@@ -156,7 +188,19 @@ def test_it_is_narrowed_by_what_is_wanted_seen_and_called(operator):
     assert shown("routable:no") == ["prefill-b"]
     assert shown("FILL-A") == ["prefill-a"]
     assert shown("10.4.1.22:30000") == []
+    # Where its ranks are, and were: of a host that is gone all of them may have left.
+    assert shown("10.0.0.1") == shown("10.0.0") == ["prefill-a", "prefill-b"]
+    assert shown("10.0.0.1:4000") == ["prefill-a"] and shown("-10.0.0.1:4000") == ["decode-a", "prefill-b"]
+    assert shown("10.0.0.11") == []
     assert shown("state:") == ["decode-a", "prefill-a", "prefill-b"]
+
+
+def test_who_was_on_a_host_that_is_gone_is_found_by_it_in_the_list_and_in_the_file(operator):
+    serving("prefill-a", first_port=4000).refuse(*range(4000, 4004))
+    instances.add("decode-a", role="decode", actor="anna")
+    assert 'data-key="prefill-a"' in operator.get("/?q=10.0.0.1", parts="instances")
+    assert "prefill-a" in operator.get("/instances.csv?q=10.0.0.1")
+    assert "decode-a" not in operator.get("/instances.csv?q=10.0.0.1")
 
 
 def test_nothing_found_says_which_words_narrow_and_repeats_what_was_typed_harmlessly(operator):

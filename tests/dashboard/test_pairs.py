@@ -1,5 +1,6 @@
 """The page of pairs: the reason in the cell, one pair fact by fact, and a decode that is described in the question."""
 
+import re
 import time
 
 import pytest
@@ -15,7 +16,7 @@ from tests.dashboard.conftest import queries
 from tests.dashboard.many import many
 
 TP4 = Topology(2, 1, 4, 1)
-PAIR_QUERIES = 26
+PAIR_QUERIES = 25
 MOST_BYTES = 250_000
 
 
@@ -46,9 +47,12 @@ def test_a_decode_that_said_nothing_is_not_known_and_never_compatible(viewer):
 def test_a_decode_whose_engine_says_its_sizes_stands_there_with_them(viewer):
     serving("prefill-a")
     instances.add("decode-a", role="decode", observed_url="http://10.0.0.9:30000", actor="anna")
-    heard = Memory("http://10.0.0.9:30000", State.LISTED, said={"mode": "decode", "tp_size": 4, "pp_size": 1})
+    heard = Memory(
+        "http://10.0.0.9:30000", State.LISTED, said={"mode": "decode", "tp_size": 4, "pp_size": 1, "page_size": 64}
+    )
     Instance.objects.using(FACTS).filter(name="decode-a").update(observation=stored(heard))
     said = viewer.text("/pairs/")
+    assert "decode-a 64 · ? tp4 pp1 enabled" in viewer.text("/", parts="instances")
     assert "decode-a tp4 pp1" in said and "nobody said its sizes" not in said
     assert "of unknown size" not in viewer.text("/")
     decode("decode-b")
@@ -98,13 +102,21 @@ def test_who_cannot_be_sent_work_is_said_beside_whether_it_fits(viewer):
     assert "0 usable" in said
 
 
+def test_a_decode_can_be_described_where_there_is_none_yet(viewer):
+    assert "Describe a decode" not in viewer.text("/pairs/") and "There is none yet." in viewer.text("/pairs/")
+    serving("prefill-a")
+    said = viewer.text("/pairs/")
+    assert "or describe one below" in said and "Describe a decode" in said and "Choose a pair" not in said
+    assert "prefill-a × a decode as described" in viewer.text("/pairs/?as.page_size=32&as.tp_size=4")
+
+
 def test_traffic_is_told_by_pair_with_what_failed(viewer):
     serving("prefill-a")
     decode()
     assert "No gateway has reported" in viewer.text("/pairs/")
     for word, count in (("ok", 1791), ("decode_failed", 9)):
         OutcomeCount.objects.using(TRAFFIC).create(
-            minute=int(time.time() // 60),
+            minute=int(time.time() // 60) - 10,
             gateway="g",
             prefill="prefill-a",
             decode="decode-a",
@@ -112,7 +124,15 @@ def test_traffic_is_told_by_pair_with_what_failed(viewer):
             count=count,
         )
     said = viewer.text("/pairs/")
-    assert "2.0/s failed 0.5%" in said and "decode_failed 9" in said and "1,800" in said
+    # Of ten to eleven minutes, as far as this one has come.
+    pace = re.search(r"([0-9.]+)/s failed 0.5%", said)
+    assert pace is not None and 2.6 <= float(pace[1]) <= 3.0
+    assert "decode_failed 9" in said and "1,800" in said
+    OutcomeCount.objects.using(TRAFFIC).filter(outcome="ok").update(count=20_000)
+    OutcomeCount.objects.using(TRAFFIC).filter(outcome="decode_failed").update(count=1)
+    assert "failed <0.1%" in viewer.text("/pairs/")
+    OutcomeCount.objects.using(TRAFFIC).filter(outcome="ok").update(count=20)
+    assert re.search(r" 0\.0[0-9]/s failed 4.8%", viewer.text("/pairs/"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 import pytest
 
 from controlplane.commands import drains, gateways, instances, intent
+from controlplane.databases import FACTS
 from controlplane.domain.topology import Topology
+from controlplane.models import Rank
 from tests.controlplane.queries.world import World
 from tests.dashboard.conftest import queries
 
@@ -45,8 +47,34 @@ def test_a_number_may_be_a_room_an_event_or_a_drain(viewer):
 def test_an_address_leads_to_its_rank(viewer):
     fleet()
     assert "?rank=dp0.cp0.tp2.pp0" in viewer.get("/palette/?q=10.0.0.1:5002")
-    assert viewer.get("/palette/?q=10.0.0").count("?rank=") == 4
     assert "?rank=" not in viewer.get("/palette/?q=10.0.0.1:9999")
+    assert "?rank=" in viewer.get("/palette/?q=10.0.0:5002")
+    Rank.objects.using(FACTS).filter(port=5002).update(ip="10.0.0.11")
+    assert "?rank=" not in viewer.get("/palette/?q=10.0.0.1:5002")
+
+
+def test_a_host_leads_to_whoever_is_or_was_there(viewer):
+    fleet()
+    other = World("decode-b")
+    other.launch(SMALL, first_port=6000)
+    other.refuse(6001)
+    gone = World("prefill-gone")
+    gone.launch(SMALL, first_port=7000)
+    gone.refuse(*range(7000, 7004))
+    for text in ("10.0.0.1", "10.0."):
+        said = viewer.text(f"/palette/?q={text}")
+        assert "10.0.0.1 decode-b host 3 ranks here, 1 left" in said
+        assert "10.0.0.1 prefill-a host 4 ranks here" in said
+        assert "10.0.0.1 prefill-gone host 4 left" in said
+        assert f"All instances with “{text}”" in said
+    assert "host" not in viewer.text("/palette/?q=10.0.0.2")
+
+
+def test_what_is_not_shown_is_a_step_away(viewer):
+    for number in range(9):
+        instances.add(f"prefill-{number}", role="prefill", actor="anna")
+    assert 'href="/?q=prefill"' in viewer.get("/palette/?q=prefill")
+    assert 'href="/?q=' not in viewer.get("/palette/?q=prefill-7")
 
 
 def test_gateways_are_found_by_name(viewer):

@@ -15,8 +15,8 @@ from tests.dashboard.many import many
 
 ROOM = 7301442885913264061
 TWO_GROUPS = Topology(2, 1, 2, 1)
-LIST_QUERIES = 32
-ROOM_QUERIES = 29
+LIST_QUERIES = 31
+ROOM_QUERIES = 28
 MOST_BYTES = 200_000
 
 
