@@ -18,8 +18,18 @@ EVERYWHERE = {ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")}
 def register() -> None:
     checks.register(web_reachable_by_name)
     checks.register(no_misspelt_variable)
-    for unsafe in (open_doors, open_pages, weak_secrets, open_redis, far_probes, unsigned_alarms, open_metrics):
-        checks.register(unsafe, deploy=True)
+    unsafe = (
+        open_doors,
+        open_pages,
+        believed_proxies,
+        weak_secrets,
+        open_redis,
+        far_probes,
+        unsigned_alarms,
+        open_metrics,
+    )
+    for check in unsafe:
+        checks.register(check, deploy=True)
 
 
 def is_loopback(host: str) -> bool:
@@ -57,15 +67,22 @@ def no_misspelt_variable(app_configs: Any, **_: Any) -> list[checks.CheckMessage
 
 
 def open_doors(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
-    """Who may use the bootstrap ports, where other hosts reach them."""
-    return [] if is_loopback(settings.PDCP_BOOTSTRAP_HOST) else list(_open_doors(settings.PDCP_BOOTSTRAP_HOST))
+    """Who may use the bootstrap wires, where other hosts reach them: at their ports, or below /i/ of the web process."""
+    direct = not is_loopback(settings.PDCP_BOOTSTRAP_HOST)
+    if direct:
+        return list(_open_doors(f"PDCP_BOOTSTRAP_HOST={settings.PDCP_BOOTSTRAP_HOST}", direct=True))
+    if not is_loopback(settings.PDCP_WEB_HOST):
+        return list(_open_doors(f"/i/NAME/… at PDCP_WEB_HOST={settings.PDCP_WEB_HOST}"))
+    if any(url.startswith("https://") for url in settings.CSRF_TRUSTED_ORIGINS):
+        return list(_open_doors("/i/NAME/… through the TLS proxy"))
+    return []
 
 
-def _open_doors(host: str) -> Iterator[checks.CheckMessage]:
+def _open_doors(where: str, *, direct: bool = False) -> Iterator[checks.CheckMessage]:
     everybody_writes = EVERYWHERE & set(settings.PDCP_REGISTER_NETWORKS)
     if everybody_writes and settings.PDCP_REGISTER_BY in ("network", "either"):
         yield checks.Warning(
-            f"Whoever reaches PDCP_BOOTSTRAP_HOST={host} may register ranks: PDCP_REGISTER_NETWORKS is the whole world"
+            f"Whoever reaches {where} may register ranks: PDCP_REGISTER_NETWORKS is the whole world"
             + (
                 ", so PDCP_REGISTER_BY=either asks nobody for a token."
                 if settings.PDCP_REGISTER_BY == "either"
@@ -76,11 +93,11 @@ def _open_doors(host: str) -> Iterator[checks.CheckMessage]:
         )
     if EVERYWHERE & set(settings.PDCP_READ_NETWORKS):
         yield checks.Warning(
-            f"Whoever reaches PDCP_BOOTSTRAP_HOST={host} may read where every rank listens.",
+            f"Whoever reaches {where} may read where every rank listens.",
             hint="Set PDCP_READ_NETWORKS to the networks of decodes (and of the web process, which forwards for others).",
             id="controlplane.W011",
         )
-    if {settings.PDCP_REGISTER_BY, settings.PDCP_ENGINE_INFO_BY} != {"network"}:
+    if direct and {settings.PDCP_REGISTER_BY, settings.PDCP_ENGINE_INFO_BY} != {"network"}:
         yield checks.Info(
             "Tokens cross the network to the bootstrap ports as plain HTTP.",
             hint="Keep those ports inside a network that you trust, and consider both instead of token.",
@@ -127,6 +144,31 @@ def open_pages(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
             )
         )
     return found
+
+
+def believed_proxies(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
+    """Whose X-Forwarded-For counts. The address of a visitor limits sign-ins, stands in the audit and opens /i/NAME/…."""
+    if is_loopback(settings.PDCP_WEB_HOST):
+        return []
+    believed = os.environ.get("FORWARDED_ALLOW_IPS", "").strip()
+    if believed == "*":
+        return [
+            checks.Warning(
+                "FORWARDED_ALLOW_IPS=* believes everybody: whoever reaches the web port is whatever address they say.",
+                hint="Name the addresses of the TLS proxy.",
+                id="controlplane.W021",
+            )
+        ]
+    if not believed and any(url.startswith("https://") for url in settings.CSRF_TRUSTED_ORIGINS):
+        return [
+            checks.Warning(
+                "FORWARDED_ALLOW_IPS names no proxy: all visitors count as the TLS proxy's own address, for the limit of"
+                " sign-ins, in the audit and for /i/NAME/….",
+                hint="Set FORWARDED_ALLOW_IPS to the addresses of the TLS proxy, unless it runs on this host.",
+                id="controlplane.W020",
+            )
+        ]
+    return []
 
 
 def weak_secrets(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:

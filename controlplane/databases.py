@@ -12,6 +12,10 @@ from controlplane.env import BadSetting
 
 FACTS, READER, TRAFFIC = "default", "reader", "traffic"
 BUSY_TIMEOUT_SECONDS = 3
+READER_IDLE = "-c idle_in_transaction_session_timeout=30s"
+"""A page thinks about thousands of ranks between two questions of one snapshot, and nobody waits for one that only reads:
+the limit for those who write is no limit for it."""
+
 POSTGRES_LIMITS = "-c lock_timeout=2s -c idle_in_transaction_session_timeout=2s -c statement_timeout=3s"
 
 
@@ -75,7 +79,7 @@ def _postgres(parsed: dict[str, Any]) -> dict[str, dict[str, Any]]:
         options["options"] = " ".join(filter(None, [POSTGRES_LIMITS, extra, given.get("options", "")]))
         return {**parsed, "CONN_MAX_AGE": 0, "OPTIONS": options}
 
-    reader = alias("-c default_transaction_read_only=on", isolation_level=IsolationLevel.REPEATABLE_READ)
+    reader = alias(f"-c default_transaction_read_only=on {READER_IDLE}", isolation_level=IsolationLevel.REPEATABLE_READ)
     reader["TEST"] = {"MIRROR": FACTS}
     traffic = alias()
     traffic["TEST"] = {"MIRROR": FACTS}

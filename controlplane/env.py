@@ -103,6 +103,16 @@ def listing(name: str, default: Sequence[str] = ()) -> list[str]:
     return [item for item in items if item] or list(default)
 
 
+def hosts(name: str, default: Sequence[str]) -> list[str]:
+    """Names and addresses as a Host header is compared with them. One with a scheme or a port would never match."""
+    found = listing(name, default)
+    for item in found:
+        bare = item[1:-1] if item.startswith("[") and item.endswith("]") else item
+        if "/" in item or "]" in bare or (":" in item and bare is item):
+            raise BadSetting(name, f"takes names without scheme and port, IPv6 in brackets, not {item!r}")
+    return found
+
+
 def networks(name: str, default: Sequence[str]) -> tuple[Network, ...]:
     """Networks in CIDR notation, separated by commas; `none` is the empty set."""
     if text(name).lower() == "none":

@@ -1,5 +1,6 @@
 """Settings, all from the environment: one line a knob, its unit in its name, its meaning in .env.example."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,14 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "global_keyprefix": "pdcp:",
     "visibility_timeout": 600,
     "socket_connect_timeout": 5,
+    # A Redis whose host is gone, or behind a cut cable, closes nothing: whoever only waits for it would wait for hours.
+    "socket_timeout": 10,
+    "socket_keepalive": True,
+    "socket_keepalive_options": {
+        getattr(socket, name): value
+        for name, value in {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}.items()
+        if hasattr(socket, name)
+    },
 }
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
@@ -105,9 +114,15 @@ CLOCKWORK: dict[str, tuple[str, float]] = {
     "forget old alarms": ("alarms.forget_old_alarms", 3600.0),
     "forget old samples": ("samples.forget_old_samples", 300.0),
 }
+# Whoever takes a message compares its end with a clock of its own: where hosts' clocks differ, one that lasts for a second
+# would always be over. It need not end sooner, for what comes late is left out where rounds are claimed (tasks.turns).
+MESSAGES_LAST_SECONDS = 300.0
 CELERY_BEAT_SCHEDULE = {
-    # A run that waited longer than its period has been overtaken by the next one.
-    title: {"task": f"controlplane.tasks.{task}", "schedule": seconds, "options": {"expires": seconds}}
+    title: {
+        "task": f"controlplane.tasks.{task}",
+        "schedule": seconds,
+        "options": {"expires": max(seconds, MESSAGES_LAST_SECONDS)},
+    }
     for title, (task, seconds) in CLOCKWORK.items()
 }
 CHANNEL_LAYERS = {
@@ -175,7 +190,8 @@ PDCP_SITE_KIND = env.choice("PDCP_SITE_KIND", "dev", among=["dev", "staging", "p
 PDCP_SITE_NAME = env.text("PDCP_SITE_NAME")
 DEBUG = env.flag("DEBUG")
 SECRET_KEY = env.secret_key(PDCP_DATA_DIR)
-ALLOWED_HOSTS = env.listing("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+SECRET_KEY_FALLBACKS = env.listing("SECRET_KEY_FALLBACKS")
+ALLOWED_HOSTS = env.hosts("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.listing("CSRF_TRUSTED_ORIGINS")
 CSRF_FAILURE_VIEW = "dashboard.errors.csrf_failed"
 ROOT_URLCONF = "controlplane.urls"
@@ -231,7 +247,7 @@ MIDDLEWARE = [
     "servestatic.middleware.ServeStaticMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
+    "controlplane.web.hosts.Common",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.forms import UserChangeForm
@@ -25,6 +26,7 @@ from controlplane.queries.wording import listing
 from .records import Record
 from .rights import role_on, who
 from .showing import when
+from .windows import ReadChangeList
 
 ROLE_GROUPS = tuple(role.name.lower() for role in Role if role)
 ADMINS = Q(is_active=True) & (Q(is_superuser=True) | Q(groups__name=Role.ADMIN.name.lower()))
@@ -36,6 +38,9 @@ class ByAdmins(admin.ModelAdmin):
 
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return ReadChangeList
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return role_on(request) >= Role.ADMIN

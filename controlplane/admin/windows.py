@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, cast
 
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import quote
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
+from django.db import DataError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -35,7 +37,19 @@ class BoundedPaginator(Paginator):
         return int(min(found, COUNTED))
 
 
-class BoundedChangeList(ChangeList):
+class ReadChangeList(ChangeList):
+    """A list that is read before its page is begun. A number in its address that no column can hold is what every other
+    nonsense there is to the admin: it leads back to the whole list."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        try:
+            super().get_results(request)
+            self.result_list = list(self.result_list)
+        except (OverflowError, DataError) as problem:
+            raise IncorrectLookupParameters(problem) from problem
+
+
+class BoundedChangeList(ReadChangeList):
     """A list that knows the names of the instances its rows speak of, and whether it shows all there is."""
 
     notice = ""
@@ -69,7 +83,7 @@ class BoundedChangeList(ChangeList):
                 f"Search by the name of an instance{f', or by {page.number}' if page.number else ''}."
             )
         super().get_results(request)
-        self.result_list = rows = list(self.result_list)
+        rows = self.result_list
         if getattr(self.paginator, "cut", False):
             self.notice = f"There are more than {COUNTED:,}: filter or search to see the others."
         if any(field.name == "instance_id" for field in self.opts.concrete_fields):

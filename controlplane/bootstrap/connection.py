@@ -17,6 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from controlplane.domain.addresses import peer_host
 from controlplane.floodgate import FloodGate
 from controlplane.protocol.replies import Reply, text
 
@@ -70,6 +71,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if self.client is not None:
+            self.client = (peer_host(self.client[0]), self.client[1])
         self._opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -40,6 +40,8 @@ class StandingDown(Exception):
 class Door:
     """ASGI application of one wire. Subclasses answer; this decides whether anything may be answered at all."""
 
+    about_ranks = False
+
     def __init__(
         self,
         fleet: Fleet,
@@ -110,7 +112,7 @@ class Door:
 
     def meant(self, request: Request) -> Meant:
         head = request.head
-        return meant(self.fleet, head.name, head.headers, request.connection.port)
+        return meant(self.fleet, head.name, head.headers, request.connection.port, ranks=self.about_ranks)
 
     def complain(self, request: Request, refused: Refused) -> None:
         """Let operators hear of a refused write, of a listener that several instances share, and (in the log alone) of

@@ -114,7 +114,7 @@ class EngineDoor(Door):
         self.check_writer(request)
         probeable = may_ask(self.policy, publication.session, source=request.source)
         said = self.meant(request)
-        instance = said.instance if said.instance is not None else await self.adopt(said.name)
+        instance = said.instance if said.instance is not None else await self.adopt(said.name, publishes_only=True)
         operation = PublishEngine(instance, publication, probeable=probeable)
         await self.recorder.submit(operation)
         if operation.refused is not None:

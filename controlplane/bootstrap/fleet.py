@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from controlplane.domain.directory import Directory
 from controlplane.domain.engines import EngineTable
@@ -72,6 +73,8 @@ class Instance:
     # DP groups that are draining while the rest goes on.
     draining: frozenset[int] = frozenset()
     observed: Observed = NOT_OBSERVED
+    # Nobody who names no instance can mean its ranks: it publishes weights, and has never had any.
+    publishes_only: bool = False
 
     def check_there(self) -> None:
         if self.retired:
@@ -135,14 +138,16 @@ class Fleet:
         self.holders: dict[Address, int] = {}
         self.observed: list[Instance] = []
         self.leases = Leases()
+        # Who shares the listeners; and of those, by id, whose ranks may be meant.
         self._shared: list[Instance] = []
+        self._with_ranks: dict[int, Instance] = {}
 
     def add(self, instance: Instance) -> None:
         if not instance.directory.name:
             instance.directory = Directory(instance.name)
         self.by_name[instance.name] = instance
         self.by_id[instance.id] = instance
-        special = instance.retired or instance.role == "decode" or instance.observed
+        special = instance.retired or instance.role != "prefill" or instance.observed
         if instance.own_port or instance.host_alias or special:
             self.reindex()
             return
@@ -150,6 +155,8 @@ class Fleet:
         self._shared.append(instance)
         if len(self._shared) == 2:
             self._shared[0].forget_answers()
+        if not instance.publishes_only:
+            self._may_be_meant(instance)
 
     def add_all(self, instances: Iterable[Instance]) -> None:
         for instance in instances:
@@ -164,9 +171,16 @@ class Fleet:
         self.by_port = {i.own_port: i for i in live if i.own_port}
         self.by_alias = {i.host_alias.lower(): i for i in live if i.host_alias}
         # Who is observed does not take the nameless from those that register here.
-        self._shared = [i for i in live if not i.own_port and i.role != "decode" and not i.observed]
+        self._shared = [i for i in live if self._shares(i)]
+        for instance in live:
+            instance.publishes_only = publishes_only(instance)
+        self._with_ranks = {i.id: i for i in self._shared if not i.publishes_only}
         for instance in self.by_name.values():
             instance.forget_answers()
+
+    @staticmethod
+    def _shares(instance: Instance) -> bool:
+        return not (instance.retired or instance.own_port or instance.role == "decode" or instance.observed)
 
     def remove(self, instance: Instance) -> None:
         """It was purged: nobody is called so any more."""
@@ -176,6 +190,23 @@ class Fleet:
         self.rooms.forget(instance.id)
         instance.forget_answers()
         self.reindex()
+
+    def reconsider(self, instance: Instance) -> None:
+        """Its values changed: the first weights, or the first rank, say whether ranks of it may be meant."""
+        only = publishes_only(instance)
+        if instance.publishes_only is only:
+            return
+        instance.publishes_only = only
+        if only:
+            self._with_ranks.pop(instance.id, None)
+        elif self._shares(instance):
+            self._may_be_meant(instance)
+
+    def _may_be_meant(self, instance: Instance) -> None:
+        """By those who name none; what the only one so far answered to them ends."""
+        if len(self._with_ranks) == 1:
+            next(iter(self._with_ranks.values())).forget_answers()
+        self._with_ranks[instance.id] = instance
 
     def index_holders(self) -> None:
         """Who is registered at which address now; forgets those that are gone."""
@@ -197,14 +228,21 @@ class Fleet:
     def named(self, name: str) -> Instance | None:
         return self.by_name.get(name)
 
-    def only_one(self) -> Instance | None:
-        """The instance that a request means when nothing names one. Ambiguity is refused: an answer with another
-        instance's page size kills the decode that asked."""
-        if len(self._shared) > 1:
-            names = ", ".join(i.name for i in self._shared[:3]) + (", …" if len(self._shared) > 3 else "")
+    def only_one(self, *, ranks: bool) -> Instance | None:
+        """The instance that a request means when nothing names one; `ranks`: it is about ranks, which a seed of weights does
+        not have. Ambiguity is refused: an answer with another instance's page size kills the decode that asked."""
+        shared = self._with_ranks.values() if ranks and self._with_ranks else self._shared
+        first = list(islice(shared, 3))
+        if len(shared) > 1:
+            names = ", ".join(i.name for i in first) + (", …" if len(shared) > 3 else "")
             raise Ambiguous(
-                f"{len(self._shared)} instances share this listener ({names}): name one, by /i/NAME/, by"
+                f"{len(shared)} instances share this listener ({names}): name one, by /i/NAME/, by"
                 " X-PD-Instance, by a port of its own or as bootstrap_host NAME:x@host",
-                self._shared[0],
+                first[0],
             )
-        return self._shared[0] if self._shared else None
+        return first[0] if first else None
+
+
+def publishes_only(instance: Instance) -> bool:
+    """A seed, or who published weights before: as long as no rank of it ever registered."""
+    return instance.directory.next_number == 1 and (instance.role == "seed" or bool(instance.engines.epochs))

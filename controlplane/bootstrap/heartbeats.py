@@ -41,4 +41,4 @@ class Beat(Operation):
         if instance.intent in ("draining", "retired") or any(slot.dp in groups for slot in beat.slots):
             directives.append({"do": "drain"})
         current = staged.directory.current
-        self.reply = answer(directives, current.number if current else None)
+        self.reply = answer(directives, current.number if current else None, instance.intent)

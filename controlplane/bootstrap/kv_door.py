@@ -25,14 +25,19 @@ from .room_recorder import RoomRecorder
 from .tenancy import bare_path
 
 MAX_PREPARED = 10_000
+SAID_BY_PROXIES = (b"via", b"forwarded", b"x-forwarded-for", b"x-forwarded-proto")
+"""No decode says any of these: between it and us stands something that may keep one connection for several."""
+
 WHY_MISSED = {400: "malformed", 404: "unknown", 503: "incomplete"}
 
-Adopt = Callable[[str], Awaitable[Instance]]
+Adopt = Callable[..., Awaitable[Instance]]
 Ready = Callable[[], Reply]
 
 
 class KvDoor(Door):
     """Parse, call, answer."""
+
+    about_ranks = True
 
     def __init__(
         self,
@@ -108,7 +113,7 @@ class KvDoor(Door):
             if waited_for:
                 self.tally.topology_answered(instance.name, request.source, time.time())
             if keeps:
-                instance.pollers.learned(time.time())
+                instance.pollers.learned(time.monotonic())
             return reply
         entry = request.connection.remember(reply)
         if entry is not None:
@@ -172,9 +177,9 @@ class KvDoor(Door):
                 raise Refused(f"no instance is named {said.name}", code="not_found")
             self.tally.rooms_asked += len(rooms)
             return kv.found_rooms({})
-        table, now = self.fleet.rooms.tables.get(said.instance.id), time.time()
-        found = table.find_many(rooms, int(now * 1000)) if table is not None else {}
-        waits = self.lookups.asked(said.instance.id, request.source, rooms, found, now)
+        table = self.fleet.rooms.tables.get(said.instance.id)
+        found = table.find_many(rooms, self.rooms.clock.ms()) if table is not None else {}
+        waits = self.lookups.asked(said.instance.id, request.source, rooms, found, time.time())
         self.tally.asked_for_rooms(len(rooms), len(found), waits)
         return kv.found_rooms(found)
 
@@ -214,7 +219,8 @@ class KvDoor(Door):
             return replies.text(404, f"no instance is named {said.name}") if said.named else OK
         status = health_status(instance.directory, retired=instance.retired)
         request.connection.polled.add(instance.id)
-        instance.pollers.polled(request.connection.number, status, time.time())
+        shared = any(name in request.head.headers for name in SAID_BY_PROXIES)
+        instance.pollers.polled(request.connection.number, status, time.monotonic(), shared=shared)
         self.tally.polls[status] = self.tally.polls.get(status, 0) + 1
         if status == 200:
             return OK

@@ -227,6 +227,7 @@ class Leader:
             self._announced = self.recorder.revision
             self._wake.set()
         for stage in staged:
+            self.fleet.reconsider(stage.instance)
             self.fleet.leases.publish(stage.leases)
             for address in stage.homes:
                 other = self.fleet.hold(address, stage.instance)
@@ -250,6 +251,7 @@ class Leader:
             known = self.fleet.by_id.get(fresh.id)
             if known is not None:
                 known.publish(fresh.directory, fresh.engines)
+                self.fleet.reconsider(known)
         self.fleet.leases.load(load_leases())
 
     def _note(self, instance: Instance, kind: str, data: dict[str, object]) -> None:

@@ -141,7 +141,7 @@ class Listeners:
     def _closed(self, listener: Listener, connection: Connection) -> None:
         listener.connections.discard(connection)
         self.connections.discard(connection)
-        now = time.time()
+        now = time.monotonic()
         for id_ in connection.polled:
             instance = self._fleet.by_id.get(id_)
             if instance is not None:

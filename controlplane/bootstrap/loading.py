@@ -87,7 +87,7 @@ def load_instances(policy: ProbePolicy) -> tuple[list[Instance], int]:
     debts: dict[int, tuple[int, Debt | None, Fence | None]] = {}
     for id_, name, role, intent, own_port, alias, next_launch, since, hold, late, *urls in rows(INSTANCES):
         debts[id_] = (next_launch, Debt(since, bool(hold)) if since is not None else None, _fence(late, now))
-        pollers = Pollers(unknown_until=now + CLOSED_COUNTS)
+        pollers = Pollers(unknown_until=time.monotonic() + CLOSED_COUNTS)
         instances[id_] = Instance(id_, name, role, intent, own_port, alias, pollers=pollers, observed=Observed(*urls))
     ranks = _ranks()
     launches: dict[int, dict[str, Launch]] = defaultdict(dict)

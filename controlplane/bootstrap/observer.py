@@ -12,7 +12,8 @@ from typing import Any
 import structlog
 
 from controlplane.domain.errors import Refused
-from controlplane.domain.observing import Memory, State, ranks_of, restored, sentence, wants_weights, weighed
+from controlplane.domain.moments import set_right
+from controlplane.domain.observing import MOMENTS, Memory, State, ranks_of, restored, sentence, wants_weights, weighed
 from controlplane.probes.mooncake import may_ask
 from controlplane.probes.observed import Asker
 from controlplane.protocol.engine_info import Publication, read_publication
@@ -122,7 +123,7 @@ class Observer:
         known = self._memories.get(instance.id)
         if known is None or known.at != at:
             known = self._memories[instance.id] = Memory(at=at, since=time.time())
-        return known
+        return set_right(known, MOMENTS, time.time())
 
     async def _mirror(self, instance: Instance, memory: Memory, before: Memory, listing: Listing | None) -> str:
         """Record what is new; nothing when nothing is."""

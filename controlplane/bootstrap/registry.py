@@ -35,7 +35,8 @@ class Registry:
         self._thread = thread
         self._adopting: dict[str, asyncio.Task[Instance]] = {}
 
-    async def adopt(self, name: str) -> Instance:
+    async def adopt(self, name: str, *, publishes_only: bool = False) -> Instance:
+        """`publishes_only`: with the weights that bring it into being nobody who names no instance means it."""
         known = self._fleet.named(name)
         if known is not None:
             return known
@@ -44,11 +45,11 @@ class Registry:
             if len(self._fleet.by_name) + len(self._adopting) >= MAX_INSTANCES:
                 raise Refused(f"there are {MAX_INSTANCES} instances already; retire some", code="unavailable")
             # A task of its own: who asked first may hang up, and the others go on in one step when it is done.
-            task = self._adopting[name] = asyncio.create_task(self._add(name))
+            task = self._adopting[name] = asyncio.create_task(self._add(name, publishes_only))
             task.add_done_callback(lambda _: self._adopting.pop(name, None))
         return await asyncio.shield(task)
 
-    async def _add(self, name: str) -> Instance:
+    async def _add(self, name: str, publishes_only: bool) -> Instance:
         loop = asyncio.get_running_loop()
 
         def add() -> Any:
@@ -62,7 +63,7 @@ class Registry:
         # An operator may have added it by command meanwhile, and the inbox heard of it first.
         known = self._fleet.named(name)
         if known is None:
-            known = Instance(row[0], name, row[1], row[2], row[3], row[4])
+            known = Instance(row[0], name, row[1], row[2], row[3], row[4], publishes_only=publishes_only)
             self._fleet.add(known)
         return known
 

@@ -18,6 +18,7 @@ from controlplane.ledger.store import RoomStore
 from .breath import Breath
 from .commits import AWAY, BROKEN, UNKNOWN, Commits
 from .loading import load_rooms, load_rooms_over
+from .steady import Steady
 
 log = structlog.get_logger()
 
@@ -62,6 +63,8 @@ class RoomRecorder:
         self.bound = 0
         self.expired = 0
         self.commits = Commits()
+        # Bindings last as long as they should, whatever the host's clock is set to; what is stored goes by that one.
+        self.clock = Steady()
 
     def bind(self, instance: int, room: int, dp: int) -> asyncio.Future[bool]:
         """Queue a binding; the future tells whether it is stored."""
@@ -81,6 +84,7 @@ class RoomRecorder:
             now = time.time()
             expires_ms = round(now * 1000) + self._ttl_ms
             rows = [(instance, room, dp, expires_ms) for instance, room, dp in batch]
+            lasts_until_ms = self.clock.ms() + self._ttl_ms
             began = time.monotonic()
             try:
                 with self._breath.holding():
@@ -104,7 +108,7 @@ class RoomRecorder:
                 done.set_result(False)
                 continue
             self.commits.stored(len(batch), time.monotonic() - began)
-            self._publish(rows, now)
+            self._publish(batch, lasts_until_ms, now)
             done.set_result(True)
             if self._collisions or self._reuses:
                 # They are stored with the next batch; if nobody comes, they are a batch of their own.
@@ -139,10 +143,10 @@ class RoomRecorder:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._store.keep_lookups, self.token, rows)
 
-    def _publish(self, rows: list[tuple[int, int, int, int]], now: float) -> None:
-        now_ms = round(now * 1000)
+    def _publish(self, batch: list[Bind], expires_ms: int, now: float) -> None:
+        now_ms, set_by = expires_ms - self._ttl_ms, self.clock.set_by
         rooms = self._rooms
-        for instance, room, dp, expires_ms in rows:
+        for instance, room, dp in batch:
             found = rooms.bind(instance, room, dp, expires_ms, now_ms)
             if found is None:
                 continue
@@ -152,8 +156,8 @@ class RoomRecorder:
             else:
                 self.reused += 1
                 over = "evicted" if found.evicted else "expired"
-                self._reuses.append((instance, room, found.before, dp, over, found.expires_ms / 1000, now))
-        self.bound += len(rows)
+                self._reuses.append((instance, room, found.before, dp, over, found.expires_ms / 1000 + set_by, now))
+        self.bound += len(batch)
         if rooms.count > rooms.limit:
             rooms.keep_bound()
         del self._collisions[:-MOST_COLLISIONS], self._reuses[:-MOST_REUSES]
@@ -179,7 +183,7 @@ class RoomRecorder:
     async def sweep_forever(self) -> None:
         """Free expired rooms a few at a time; they are not answered any more anyway."""
         while True:
-            gone = self._rooms.sweep(round(time.time() * 1000))
+            gone = self._rooms.sweep(self.clock.ms())
             self.expired += gone
             await asyncio.sleep(0.02 if gone else 0.5)
 

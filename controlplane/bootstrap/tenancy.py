@@ -37,15 +37,15 @@ def said_in(path: str, headers: dict[bytes, bytes]) -> str | None:
     return check_name(name) if name is not None else None
 
 
-def meant(fleet: Fleet, name: str | None, headers: dict[bytes, bytes], port: int) -> Meant:
-    """Raises Refused (503) when several instances share the listener and nothing names one."""
+def meant(fleet: Fleet, name: str | None, headers: dict[bytes, bytes], port: int, *, ranks: bool) -> Meant:
+    """Raises Refused (503) when several instances share the listener and nothing names one. `ranks`: it is about those."""
     if name is not None:
         return Meant(name, fleet.named(name), True)
     instance = fleet.by_port.get(port)
     if instance is None and fleet.by_alias:
         instance = fleet.by_alias.get(_host(headers.get(b"host", b"")))
     if instance is None:
-        instance = fleet.only_one()
+        instance = fleet.only_one(ranks=ranks)
     return Meant(instance.name if instance else DEFAULT_NAME, instance, False)
 
 
@@ -66,4 +66,6 @@ def _host(host: bytes) -> str:
     text = host.decode("latin-1").lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]
-    return text.rsplit(":", 1)[0] if text.count(":") == 1 else text
+    name = text.rsplit(":", 1)[0] if text.count(":") == 1 else text
+    # Whoever writes a name in full, so that no search domain is tried, writes the dot of the root too.
+    return name.removesuffix(".")

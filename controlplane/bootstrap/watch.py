@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from controlplane.domain.addresses import parse_ip
 from controlplane.domain.contact import Contact
 from controlplane.domain.launch import CONFIRM_AFTER, Address
 from controlplane.domain.observation import is_news
@@ -148,7 +149,9 @@ class Watch:
         return contact
 
     def _forbidden(self, target: Target) -> bool:
-        return self.policy.refusal(target.host, target.port, source_ip=target.source) is not None
+        # Whether the address behind a name may be asked is known once somebody has looked it up.
+        known = parse_ip(target.host) is not None
+        return known and self.policy.refusal(target.host, target.port, source_ip=target.source) is not None
 
     def _counts(self, instance: Instance, address: Address, contact: Contact) -> bool:
         """Whether this answer may become a verdict. A pause starts and ends with a log line."""

@@ -13,7 +13,7 @@ from controlplane.models import Alarm as Row
 
 WRITTEN = (
     *("severity", "state", "kind", "place", "instance", "name", "what", "why", "next", "step", "to_kind", "to_place"),
-    *("count", "since", "raised_at", "clear_since", "resolved_at", "returns", "told", "told_count"),
+    *("count", "since", "began_at", "raised_at", "clear_since", "resolved_at", "returns", "told", "told_count"),
 )
 """All that a round may change of a row."""
 

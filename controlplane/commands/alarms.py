@@ -29,7 +29,7 @@ from .transaction import check_who_and_why, record
 FORGET_AFTER_SECONDS = 30 * 86_400.0
 MOST_OVER = 20_000
 AT_ONCE = 1000
-CLOCK_SET_BACK_SECONDS = 300.0
+CLOCK_SET_BACK_SECONDS = 60.0
 """No round is under way for so long: who looked so much later had a clock that went ahead, and is not waited for."""
 
 

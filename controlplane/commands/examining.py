@@ -20,7 +20,7 @@ from django.db import DatabaseError
 
 from controlplane.access import secrets
 from controlplane.domain.contact import Contact
-from controlplane.domain.engine_health import Answer, Memory, fails, hear, withhold
+from controlplane.domain.engine_health import Answer, fails, hear, withhold
 from controlplane.domain.launch import Address
 from controlplane.domain.verdicts import Jury
 from controlplane.probes.engines import Finding, Patient, stream
@@ -32,6 +32,7 @@ from controlplane.queries.witnesses import own_ports
 
 from . import suspecting
 from .keeping_health import Change, forget, keep
+from .known_engines import Known, is_news
 
 log = structlog.get_logger(__name__)
 
@@ -55,21 +56,6 @@ BREAK_SECONDS = 2 * LONGEST_STRETCH
 
 
 @dataclass(slots=True)
-class _Known:
-    """One engine as this process knows it, which may be younger than what is stored."""
-
-    asked: Asked
-    memory: Memory
-    stored: Memory
-    version: int
-    stored_at: float
-    due: float = 0.0
-    asked_since: float = 0.0
-    hangs: bool = False
-    """Whoever asks it waits until it is given up, as far as the last probe tells."""
-
-
-@dataclass(slots=True)
 class Examined:
     """What a round came to."""
 
@@ -85,7 +71,7 @@ class Examiner:
         """`again`: whoever answers otherwise than expected is asked once more at once."""
         self._again = again
         self._lock = threading.Lock()
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, Known] = {}
         self._asking: set[int] = set()
         self._hurried = threading.Semaphore(HURRIED_AT_ONCE)
         self._jury = Jury()
@@ -117,7 +103,7 @@ class Examiner:
         finally:
             self._let_go(asking, set(asking))
 
-    def _choose(self, found: Sequence[Asked], suspected: set[int], *, suspects_only: bool) -> list[_Known]:
+    def _choose(self, found: Sequence[Asked], suspected: set[int], *, suspects_only: bool) -> list[Known]:
         now, stretch = time.monotonic(), min(LONGEST_STRETCH, max(1.0, len(found) / PER_SECOND))
         with self._lock:
             for gone in self._known.keys() - {asked.id for asked in found} - self._asking:
@@ -137,7 +123,7 @@ class Examiner:
                 if asked.id in suspected or (not suspects_only and now >= known.due):
                     due.append(known)
             due.sort(key=lambda known: (known.asked.id not in suspected, known.due))
-            chosen: list[_Known] = []
+            chosen: list[Known] = []
             for known in due:
                 if len(chosen) >= MOST_A_ROUND:
                     break
@@ -157,18 +143,16 @@ class Examiner:
             self._asking -= done & asking
         asking -= done
 
-    def _refreshed(self, asked: Asked, now: float) -> _Known:
+    def _refreshed(self, asked: Asked, now: float) -> Known:
         """As it is stored, unless we know better."""
         known = self._known.get(asked.id)
         if known is None or known.version < asked.version or known.memory.at != asked.url:
-            since, hangs = (known.asked_since, known.hangs) if known is not None else (0.0, False)
-            known = self._known[asked.id] = _Known(
-                asked, asked.memory, asked.stored, asked.version, now, asked_since=since, hangs=hangs
-            )
+            stored = (asked, asked.memory, asked.stored, asked.version, now)
+            known = self._known[asked.id] = Known(*stored) if known is None else known.anew(*stored)
         known.asked = asked
         return known
 
-    def _examine(self, chosen: Sequence[_Known], asking: set[int], done: Examined, *, spread: float) -> None:
+    def _examine(self, chosen: Sequence[Known], asking: set[int], done: Examined, *, spread: float) -> None:
         by_id = {known.asked.id: known for known in chosen}
         patients = [_patient(known, again=self._again) for known in chosen]
         if not patients:
@@ -182,10 +166,12 @@ class Examiner:
             # Whoever hangs holds up nobody else: the others are asked by the next rounds while it is waited for.
             self._let_go(asking, {finding.id for finding in findings if finding.done})
 
-    def _hear(self, by_id: dict[int, _Known], findings: Iterable[Finding]) -> None:
+    def _hear(self, by_id: dict[int, Known], findings: Iterable[Finding]) -> None:
         """All of them are heard before any is judged: most of them may fail together."""
         with self._lock:
             for finding in findings:
+                if finding.heard.answer is Answer.UNASKED:
+                    continue
                 contact = Contact.REFUSED if fails(finding.heard.answer) else Contact.UP
                 self._jury.hear(finding.id, _address(by_id[finding.id].asked.url), contact, time.monotonic())
             paused = self._jury.paused()
@@ -197,17 +183,19 @@ class Examiner:
             longest = BREAK_SECONDS * max(1.0, known.asked.every)
             if known.memory.asked_at is not None and finding.at - known.memory.asked_at > longest:
                 known.asked_since = finding.at
+            known.asked_since = min(known.asked_since, finding.at)
             heard = replace(finding.heard, asked_since=known.asked_since)
-            known.hangs = heard.answer in (Answer.TIMEOUT, Answer.UNREACHED)
+            known.hangs = heard.answer in (Answer.TIMEOUT, Answer.UNREACHED) and not heard.spared
+            known.count(heard)
             if paused and fails(heard.answer):
                 known.memory = withhold(known.memory, heard, finding.at)
             else:
                 known.memory = hear(known.memory, heard, known.asked.rule, finding.at)
 
-    def _keep(self, touched: Sequence[_Known]) -> int:
+    def _keep(self, touched: Sequence[Known]) -> int:
         """Store what is news, and what was stored a while ago; how many verdicts turned."""
         now = time.monotonic()
-        changed = [known for known in touched if _is_news(known) or now - known.stored_at >= KEEP_SECONDS]
+        changed = [known for known in touched if is_news(known) or now - known.stored_at >= KEEP_SECONDS]
         if not changed:
             return 0
         changes = [
@@ -230,7 +218,7 @@ class Examiner:
         return turned
 
 
-def _patient(known: _Known, *, again: bool) -> Patient:
+def _patient(known: Known, *, again: bool) -> Patient:
     now, memory, asked = time.time(), known.memory, known.asked
     return Patient(
         asked.id,
@@ -241,27 +229,7 @@ def _patient(known: _Known, *, again: bool) -> Patient:
         identify=now - (memory.identified_at or 0.0) >= IDENTITY_LASTS or memory.fails > 0,
         weigh=now - (memory.load_at or 0.0) >= LOAD_LASTS,
         again=again,
-    )
-
-
-def _is_news(known: _Known) -> bool:
-    """Whether it says something else than what is stored, and not only when."""
-    return _says(known.memory) != _says(known.stored) or not known.version
-
-
-def _says(memory: Memory) -> tuple[object, ...]:
-    counts = replace(memory, since=0.0)
-    return (
-        *counts.verdict,
-        counts.fails,
-        counts.passes,
-        counts.served,
-        counts.identity,
-        dict(counts.said),
-        counts.held,
-        counts.holder,
-        counts.withheld_since is None,
-        counts.error if counts.fails else "",
+        spare=known.spare,
     )
 
 

@@ -51,12 +51,19 @@ def read(text: str) -> list[Entry]:
 
     Raises Refused: a file that cannot be read as a whole changes nothing.
     """
-    found = _json(text) if text.lstrip().startswith(("[", "{")) else _lines(text)
+    if len(text) > MAX_BYTES:
+        raise Refused(f"the watched file is larger than {MAX_BYTES // 2**20} MiB", code="too_large")
+    found = _lines(text) if is_lines(text) else _json(text)
     names = [entry.name for entry in found]
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
         raise Refused(f"the watched file names {twice} twice", code="malformed")
     return found
+
+
+def is_lines(text: str) -> bool:
+    """Else it is JSON, which cannot be read when its end is missing."""
+    return not text.lstrip().startswith(("[", "{"))
 
 
 def apply(entries: list[Entry]) -> Applied:

@@ -174,7 +174,9 @@ def still_joined(name: str, at: float) -> Gateway:
     found = Gateway.objects.using(FACTS).select_for_update(no_key=True).filter(name=name, left_at=None).first()
     if found is None:
         raise Refused(f"no gateway named {name} has joined, or it has left: join again", code="not_found")
-    Gateway.objects.using(FACTS).filter(pk=found.pk).update(seen_at=max(found.seen_at, at))
+    # An older word makes it no older; further ahead than its lease is a clock that has been set back since.
+    heard_at = found.seen_at if at < found.seen_at <= at + found.lease_seconds else at
+    Gateway.objects.using(FACTS).filter(pk=found.pk).update(seen_at=heard_at)
     return found
 
 

@@ -19,6 +19,10 @@ SLACK_SECONDS = 30.0
 """How long an expired binding is kept at least: this process's clock may run ahead of the one that set the expiry. It is
 also kept for as long as it is recognised when it comes back, so that a restart does not forget that."""
 
+JOURNALS_KEPT = 4
+"""So many times as many rows as there may be bindings: what is older counts for nothing, whenever it says that it expires. A
+clock that was ahead when it was written would keep it, and all that came after it, until then."""
+
 COLLISIONS_KEPT_SECONDS = 86_400.0
 COLLISIONS_KEPT = 100_000
 PAUSE_SECONDS = 0.005
@@ -64,8 +68,9 @@ def _cut_journal(now: float, chunk: int) -> int:
     and the last row of a room is the one that counts.
     """
     before = round((now - kept_after_expiry()) * 1000)
-    head = RoomBinding.objects.using(TRAFFIC).order_by("id").values_list("id", "expires_ms")[:chunk]
-    expired = list(takewhile(lambda row: row[1] <= before, head))
+    rows = RoomBinding.objects.using(TRAFFIC).order_by("id").values_list("id", "expires_ms")
+    surplus = (rows.values_list("id", flat=True).last() or 0) - JOURNALS_KEPT * settings.PDCP_ROOM_LIMIT
+    expired = list(takewhile(lambda row: row[1] <= before or row[0] <= surplus, rows[:chunk]))
     return _delete_up_to(RoomBinding._meta.db_table, expired[-1][0]) if expired else 0
 
 

@@ -11,7 +11,7 @@ from django.db.models import F, Value
 from django.db.models.functions import Coalesce
 
 from controlplane.databases import TRAFFIC
-from controlplane.domain.clockwork import Round, turn
+from controlplane.domain.clockwork import Round, leap, turn
 from controlplane.models import TaskFailure, TaskRound
 
 FAILURES_KEPT = 20
@@ -41,11 +41,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A round that is ours alone."""
+    """A round that is ours alone. `leapt`: by so many seconds the clock seems to have gone ahead (domain.clockwork.leap)."""
 
     task: str
     number: int
     by: str
+    leapt: float = 0.0
 
 
 Gone = Callable[[str], bool]
@@ -92,7 +93,10 @@ def begin(plan: Plan, runner: Runner, *, sent_by: str = "", is_gone: Gone | None
     if next_turn.lost:
         lost = Begun(plan.task, row.number, row.ran_by)
         end(lost, outcome=TaskRound.Outcome.LOST, took=None, error=next_turn.lost)
-    return Begun(plan.task, row.number + 1, runner.name)
+    # Deleted is by this process's clock, and rounds are dated by the database's: neither may be far ahead.
+    ahead = max(now - (row.began_at if row.began_at is not None else now), time.time() - now)
+    leapt = leap(ahead=ahead, error=row.error, failing_since=row.failing_since, now=now)
+    return Begun(plan.task, row.number + 1, runner.name, leapt)
 
 
 def end(begun: Begun, *, outcome: str, took: float | None, error: str = "") -> None:

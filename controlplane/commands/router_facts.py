@@ -22,13 +22,15 @@ MAX_PROBLEM = 500
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at a router brought. `at` is when the round began; `breakers` by URL, None when nobody could say."""
+    """What one look at a router brought. `at` is when the round began; `breakers` by URL, None when nobody could say;
+    `unread` is why, where somebody should."""
 
     at: float
     steps: Steps
     held: Sequence[Held]
     breakers: Mapping[str, str] | None
     desired: Mapping[str, Worker | NotNow]
+    unread: str = ""
 
     @property
     def gone(self) -> dict[str, str]:
@@ -123,17 +125,22 @@ def write(router: Router, known: Sequence[Member], seen: Seen) -> int:
         _sick(row, seen)
         if seen.breakers is not None:
             events += _breakers(row, seen, at)
-            row.breakers_at = max(seen.at, row.breakers_at or 0.0)
+            if seen.breakers:
+                row.breakers_at = _latest(row.breakers_at, seen.at, at)
         _explain(row, known, seen)
         row.problem = _problem(row, seen)
         row.state = Router.State.IN_STEP if seen.in_step(known) else Router.State.CHANGING
-        # A slow round must not make newer knowledge look old.
-        row.checked_at = max(seen.at, row.checked_at or 0.0)
+        row.checked_at = _latest(row.checked_at, seen.at, at)
         row.save(using=FACTS, update_fields=["state", "problem", "checked_at", "breakers_at", "restarts"])
         RouterMember.objects.using(FACTS).filter(router_id=row.pk, wanted=False, present=False).delete()
         return count, events
 
     return record(work)
+
+
+def _latest(known: float | None, seen: float, now: float) -> float:
+    """A slow round must not make newer knowledge look old; nor a clock that was ahead, since set back, old knowledge new."""
+    return seen if known is None or known > now else max(seen, known)
 
 
 def _went(row: Router, known: Sequence[Member], seen: Seen, at: float) -> Iterator[NewEvent]:
@@ -206,7 +213,7 @@ def _problem(row: Router, seen: Seen) -> str:
     if missing:
         return f"{missing[0].instance} is not in it: {missing[0].sentence}"[:MAX_PROBLEM]
     stuck = next(iter(seen.kept_all_the_same), None)
-    return f"{stuck.instance} is still in it, although {stuck.why}"[:MAX_PROBLEM] if stuck else ""
+    return f"{stuck.instance} is still in it, although {stuck.why}"[:MAX_PROBLEM] if stuck else seen.unread
 
 
 def _breakers(row: Router, seen: Seen, at: float) -> list[NewEvent]:

@@ -50,6 +50,9 @@ TOLD_WITHIN_SECONDS = 4.0
 """No request of its kind is begun later than so long after the first; the next round goes on. What the router was told
 must be well within PENDING_SECONDS of the claim: after that a worker that does not appear is taken for absent."""
 
+Breakers = tuple[Mapping[str, str] | None, str]
+"""States of breakers by URL; None when nobody could say, and why, if there are metrics that should."""
+
 _resting: dict[tuple[int, str], float] = {}
 _putting_in: dict[int, threading.Lock] = defaultdict(threading.Lock)
 
@@ -98,6 +101,7 @@ class _Round:
     keys: Mapping[str, str]
     allowed: ProbePolicy
     client: RouterClient = field(init=False)
+    unread: str = ""
 
     def run(self) -> int:
         key = unseal(self.router.api_key)
@@ -117,17 +121,17 @@ class _Round:
         # Read after the list: whoever was written down as put in before, was in it.
         members = router_facts.members(self.router.pk)
         steps = decide(self.desired, members, held, now=self.at)
-        held, breakers = asyncio.run(self._take_out(steps, held))
+        held, (breakers, self.unread) = asyncio.run(self._take_out(steps, held))
         # A worker that could not be taken out, or listed under another port still, is not put in a second time.
         left = {one.worker.url for one in held}
         missing = [name for name in steps.additions if self._wanted(name).url not in left]
-        seen = router_facts.Seen(self.at, steps, held, breakers, self.desired)
+        seen = router_facts.Seen(self.at, steps, held, breakers, self.desired, self.unread)
         changed = router_facts.write(self.router, members, seen)
         return changed + (self._put_in(missing) if missing else 0)
 
-    async def _take_out(self, steps: Steps, held: Sequence[Held]) -> tuple[Sequence[Held], Mapping[str, str] | None]:
-        """The list afterwards, and the state of breakers by URL; None when there are no metrics to read."""
-        reading = asyncio.create_task(self._breakers())
+    async def _take_out(self, steps: Steps, held: Sequence[Held]) -> tuple[Sequence[Held], Breakers]:
+        """The list afterwards, and how its breakers stand."""
+        reading = asyncio.create_task(self._breakers(held))
         going = {removal.held.id for removal in steps.removals}
         if going:
             await _each(going, self._remove, within=TAKEN_OUT_WITHIN_SECONDS)
@@ -141,13 +145,17 @@ class _Round:
             # It stays in the list, which is what counts; the others must go all the same.
             log.warning("router kept a worker", router=self.router.name, worker=worker_id, reason=refused.sentence)
 
-    async def _breakers(self) -> Mapping[str, str] | None:
+    async def _breakers(self, held: Sequence[Held]) -> Breakers:
         if not self.router.metrics_url:
-            return None
+            return None, ""
         try:
-            return await self.client.breakers()
-        except Refused:
-            return None
+            found = await self.client.breakers()
+        except Refused as refused:
+            return None, f"its breakers are not known: {refused.sentence}"
+        if held and not any(one.worker.url in found for one in held):
+            # Metrics of something else, or of a router that names them otherwise: that says nothing of breakers.
+            return None, "its breakers are not known: its metrics have none of the workers that it lists"
+        return found, ""
 
     async def _until(self, done: Callable[[Sequence[Held]], bool], seconds: float) -> Sequence[Held]:
         """The router's list, once it is as it shall be; at the latest after so long."""
@@ -177,7 +185,8 @@ class _Round:
         router_facts.give_back(self.router, refused)
         members = router_facts.members(self.router.pk)
         steps = decide(self.desired, members, held, now=self.at)
-        return router_facts.write(self.router, members, router_facts.Seen(self.at, steps, held, None, self.desired))
+        seen = router_facts.Seen(self.at, steps, held, None, self.desired, self.unread)
+        return router_facts.write(self.router, members, seen)
 
     def _ready(self, names: Sequence[str]) -> dict[str, Worker]:
         """Those that answer now. Whoever does not is left alone for a while, also by rounds that run beside this one."""

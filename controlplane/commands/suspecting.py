@@ -96,7 +96,7 @@ def _hurry() -> None:
 
 def _send() -> None:
     try:
-        app.send_task(TASK, expires=5, retry=False, ignore_result=True)
+        app.send_task(TASK, expires=settings.MESSAGES_LAST_SECONDS, retry=False, ignore_result=True)
     except Exception as problem:
         log.info("suspicion_not_sent", problem=type(problem).__name__)
     finally:

@@ -45,6 +45,10 @@ def _once(work: Callable[[], tuple[Result, list[NewEvent]]]) -> Result:
     return result
 
 
+TURNS_TEXT = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Embeddings, overrides and isolates of Unicode's bidirectional algorithm: they reach beyond the text that they stand in."""
+
+
 def check_who_and_why(actor: str, reason: str) -> None:
     """Refuse what would not fit into the ledger, where it stays for ever."""
     if not actor.strip():
@@ -58,3 +62,6 @@ def check_who_and_why(actor: str, reason: str) -> None:
     if any("\ud800" <= letter <= "\udfff" for letter in actor + reason):
         # What a shell hands on that is no UTF-8.
         raise Refused("actor and reason must be text: some of it is no character", code="malformed")
+    if turned := next((letter for letter in actor + reason if letter in TURNS_TEXT), None):
+        said = f"actor and reason must not hold U+{ord(turned):04X}: with it a sentence reads otherwise than it was written"
+        raise Refused(said, code="malformed")

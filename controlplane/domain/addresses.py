@@ -11,14 +11,24 @@ MAX_HOST_LENGTH = 253
 LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 
-# Where clouds hand out credentials. Most are link-local; these are not.
-METADATA = {
-    ipaddress.ip_address(text)
-    for text in ("169.254.169.254", "fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192")
-}
+# Where clouds hand out credentials. Most are link-local; these are not: the range that AWS keeps for the services of a
+# host (IMDS ::254, pod identity ::23), Google Cloud, Alibaba, Oracle, and Azure's host agent.
+METADATA = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "169.254.169.254/32",
+        "fd00:ec2::/32",
+        "fd20:ce::254/128",
+        "100.100.100.200/32",
+        "192.0.0.192/32",
+        "168.63.129.16/32",
+    )
+)
 THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 BROADCAST = ipaddress.ip_address("255.255.255.255")
-NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# Prefixes whose last 32 bits are an IPv4 address, to which a gateway or the host itself takes what is sent there: NAT64
+# (RFC 6052, RFC 8215) and IPv4-compatible addresses (RFC 4291).
+WITH_IPV4 = tuple(ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96"))
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -66,16 +76,23 @@ def parse_ip(text: str) -> IPAddress | None:
     return address
 
 
+def peer_host(text: str) -> str:
+    """Where a peer speaks from, as ranks, networks and rows have it: a socket of both families shows IPv4 as mapped.
+
+    >>> peer_host("::ffff:10.0.1.10"), peer_host("fd00::1"), peer_host("fe80::1%eth0")
+    ('10.0.1.10', 'fd00::1', 'fe80::1%eth0')
+    """
+    address = parse_ip(text) if text.startswith("::ffff:") else None
+    return text if address is None else str(address)
+
+
 def unusable(address: IPAddress) -> str | None:
     """Why no rank can have this address, as the end of "it is …"; None when one can.
 
     >>> unusable(parse_ip("169.254.169.254")), unusable(parse_ip("10.0.0.1"))
     ('a metadata service', None)
     """
-    # Through a NAT64 gateway an IPv6 literal reaches the IPv4 address in its last 32 bits.
-    if isinstance(address, ipaddress.IPv6Address) and address in NAT64:
-        return unusable(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    if address in METADATA:
+    if any(address.version == network.version and address in network for network in METADATA):
         return "a metadata service"
     if address.is_unspecified or address in THIS_NETWORK:
         return "an unspecified address"
@@ -85,7 +102,8 @@ def unusable(address: IPAddress) -> str | None:
         return "the broadcast address"
     if address.is_link_local:
         return "a link-local address"
-    return None
+    within = _ipv4_within(address)
+    return unusable(within) if within is not None else None
 
 
 def is_loopback(text: str) -> bool:
@@ -101,6 +119,15 @@ def bracketed(host: str) -> str:
     '[fd00::1]:8998'
     """
     return f"[{host}]" if ":" in host else host
+
+
+def _ipv4_within(address: IPAddress) -> ipaddress.IPv4Address | None:
+    """The IPv4 address to which whatever is sent to this IPv6 address may go."""
+    if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
+        return None
+    if any(address in network for network in WITH_IPV4):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.sixtofour
 
 
 def _canonical_name(name: str) -> str:

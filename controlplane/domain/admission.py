@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 Blockers = dict[str, str]
 
+SET_BACK_SECONDS = 60.0
+"""Two of our hosts never differ by so much: what was dated later than this was dated before our clock was set back."""
+
 ROUTER_SILENT_SECONDS = 30.0
 """A router that was not looked at for so long may hold anything."""
 
@@ -67,9 +70,9 @@ class Selectors:
     def known(self) -> bool:
         return bool(self.gateways or self.routers)
 
-    def have_stood(self, since: float) -> bool:
+    def have_stood(self, since: float, now: float) -> bool:
         """Whether no gateway has started anew since: until it had read the ledger, it may have admitted something."""
-        return all(gateway.joined_at < since for gateway in self.gateways)
+        return all(gateway.joined_at < since or gateway.joined_at > now + SET_BACK_SECONDS for gateway in self.gateways)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ def _of_router(router: Router, cordon: Cordon, now: float) -> tuple[str, str]:
         )
     if router.present:
         return "present", f"router {router.name} still has it among its workers"
-    if router.checked_at is None or router.checked_at < cordon.at or now - router.checked_at > ROUTER_SILENT_SECONDS:
+    earliest = max(cordon.at, now - ROUTER_SILENT_SECONDS)
+    if router.checked_at is None or not earliest <= router.checked_at <= now + SET_BACK_SECONDS:
         return "unseen", f"router {router.name} was not looked at since it was asked to stop: it may still send"
     return "", ""

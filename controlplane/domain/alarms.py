@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from .attention import Concern, Harm, Place
+from .moments import set_right
 
 LONGEST_KEY = 400
 LONGEST_NAME = 400
@@ -139,6 +140,10 @@ class Alarm:
         return min(LONGEST_HOLD_SECONDS, PATIENCE[self.cause.severity].resolve_after * 2.0 ** min(self.returns, 10))
 
 
+MOMENTS = ("began_at", "clear_since")
+"""Those that what becomes of an alarm depends on."""
+
+
 class Fate(enum.Enum):
     """What a round did to an alarm."""
 
@@ -170,17 +175,19 @@ def follow(
 ) -> Iterator[Step]:
     """What becomes of the alarms that are not over, and which begin. What stays as it is has no step."""
     seen = set()
-    for alarm in known:
-        seen.add(alarm.cause.key)
-        cause = causes.get(alarm.cause.key)
+    for before in known:
+        seen.add(before.cause.key)
+        cause, alarm = causes.get(before.cause.key), set_right(before, MOMENTS, now)
         step = _gone(alarm, now) if cause is None else _there(alarm, cause, now)
         if step is not None:
             yield step
+        elif alarm is not before:
+            yield Step(Fate.CHANGED, alarm)
     for key, cause in causes.items():
         if key not in seen:
-            before = past.get(key)
-            again = before is not None and now - before.resolved_at < CALM_SECONDS
-            returns = before.returns + 1 if again and before is not None else 0
+            last = past.get(key)
+            again = last is not None and now - last.resolved_at < CALM_SECONDS
+            returns = last.returns + 1 if again and last is not None else 0
             yield Step(Fate.BEGUN, Alarm(cause=cause, began_at=now, returns=returns))
 
 

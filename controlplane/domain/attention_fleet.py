@@ -28,13 +28,15 @@ class DrainSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooserSeen:
-    """A gateway (`router` False) or a router. `quiet`: silent beyond its lease, or out of reach."""
+    """A gateway (`router` False) or a router. `quiet`: silent beyond its lease, or out of reach; `in_step`: a router that holds
+    whom it shall."""
 
     name: str
     router: bool
     quiet: bool
     heard_at: float | None
     problem: str = ""
+    in_step: bool = False
     held_up: int = 0
 
 
@@ -153,11 +155,9 @@ def of_choosers(seen: Iterable[ChooserSeen]) -> Iterator[Concern]:
             state=("away" if one.router else "silent") if one.quiet else "mismatch",
             name=f"{kind.capitalize()} {one.name}",
             at=Place(kind, one.name),
-            what=f"{QUIET[kind]}: it may still send to whom it knew" if one.quiet else "is not in step",
+            what=f"{QUIET[kind]}: it may still send to whom it knew" if one.quiet else AMISS[one.in_step],
             why=sentence(one.problem, _waits(one.held_up)),
-            next=f"Restart {one.name}, or remove it if it is gone"
-            if one.quiet
-            else "See what it would not take, and why",
+            next=f"Restart {one.name}, or remove it if it is gone" if one.quiet else AMENDS[one.in_step],
             step=f"Open {kind}",
             to=Place(kind, one.name),
             since=one.heard_at,
@@ -165,6 +165,8 @@ def of_choosers(seen: Iterable[ChooserSeen]) -> Iterator[Concern]:
         )
 
 
+AMISS = {False: "is not in step", True: "is in step, and does not tell how its breakers stand"}
+AMENDS = {False: "See what it would not take, and why", True: "Correct the address of its metrics, or take it away"}
 QUIET = {"router": "does not answer", "gateway": "is silent for longer than its lease"}
 
 

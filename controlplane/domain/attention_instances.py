@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from . import attention_engines as engines
 from . import attention_launches as launches
+from . import attention_loads as loads
 from .attention import Concern, Harm, Place, counted, sentence
 from .attention_seen import SETTLED_SECONDS, STALLED_SECONDS, InstanceSeen
 from .routable import Fact, Reason, Verdict
+
+MOST_HOSTS = 4
+"""So many are named in a sentence."""
 
 
 def of_instances(seen: Iterable[InstanceSeen], *, now: float) -> Iterator[Concern]:
@@ -24,11 +28,10 @@ def _down(one: InstanceSeen, now: float) -> Iterator[Concern]:
     current, coming = one.current, one.candidate
     lost = current.size - current.registered if current else 0
     gone = (
-        f"{lost} of its {current.size} ranks {'is' if lost == 1 else 'are'} gone"
+        f"{lost:,} of its {current.size:,} ranks {'is' if lost == 1 else 'are'} gone"
         if current
         else "all of its ranks are gone"
     )
-    hosts = f"host {one.hosts[0]}" if len(one.hosts) == 1 else "their hosts"
     yield Concern(
         harm=Harm.DOWN,
         state="down",
@@ -38,14 +41,24 @@ def _down(one: InstanceSeen, now: float) -> Iterator[Concern]:
         why=sentence(
             f"missing {current.missing}" if current and current.missing else "",
             one.gone,
-            f"launch {coming.number} is coming up with {coming.registered} of {coming.size}" if coming else "",
+            f"launch {coming.number} is coming up with {coming.registered:,} of {coming.size:,}" if coming else "",
         ),
-        next=f"Look at {hosts}: ranks that start again register by themselves",
+        next=f"Look at {_hosts(one.hosts)}: ranks that start again register by themselves",
         step="Show ranks",
         to=one.at,
         since=one.owing_since,
         size=current.size if current else 0,
     )
+
+
+def _hosts(known: tuple[str, ...]) -> str:
+    """
+    >>> _hosts(("10.0.0.1",)), _hosts(("10.0.0.1", "10.0.0.2")), _hosts(())
+    ('host 10.0.0.1', 'hosts 10.0.0.1 and 10.0.0.2', 'their hosts')
+    """
+    if not 0 < len(known) <= MOST_HOSTS:
+        return "their hosts"
+    return f"host {known[0]}" if len(known) == 1 else f"hosts {', '.join(known[:-1])} and {known[-1]}"
 
 
 def _shut_out(one: InstanceSeen, now: float) -> Iterator[Concern]:
@@ -113,7 +126,7 @@ def _degraded(one: InstanceSeen, now: float) -> Iterator[Concern]:
         state="degraded",
         name=one.name,
         at=one.at,
-        what=f"is in doubt: {one.unanswered} of its {counted(size, 'rank')} {verb} probes",
+        what=f"is in doubt: {one.unanswered:,} of its {counted(size, 'rank')} {verb} probes",
         why="They count all the same, for only a refused connection proves that a rank ended.",
         next="See whether they hang, or cannot be reached from here",
         step="Show ranks",
@@ -141,14 +154,17 @@ def _conflicting(one: InstanceSeen, now: float) -> Iterator[Concern]:
 def _absent(one: InstanceSeen, now: float) -> Iterator[Concern]:
     if one.observed == "missing" and one.wanted and now - one.created_at > STALLED_SECONDS:
         what = "no session of it is published" if one.role == "seed" else "no rank of it is registered"
+        weights = (
+            "It publishes weights. What has nothing else is added as a seed, before it starts" if one.sessions else ""
+        )
         yield Concern(
             harm=Harm.TOLD,
             state="missing",
             name=one.name,
             at=one.at,
             what=f"is enabled, and {what}",
-            why=sentence(one.gone),
-            next="Start it, or retire it",
+            why=sentence(weights, one.gone),
+            next="Start its ranks" if one.sessions else "Start it, or retire it",
             step="Open",
             to=one.at,
             since=one.created_at,
@@ -168,6 +184,8 @@ RULES: tuple[Rule, ...] = (
     _flushing,
     _degraded,
     engines.doubtful,
+    loads.standing_still,
+    loads.held_up,
     _conflicting,
     _absent,
 )

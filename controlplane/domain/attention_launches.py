@@ -20,7 +20,7 @@ def stalled(one: InstanceSeen, now: float) -> Iterator[Concern]:
             state="stalled",
             name=f"{one.name} launch {launch.number}",
             at=Place("launches", one.name),
-            what=f"stopped filling at {launch.registered} of {launch.size}",
+            what=f"stopped filling at {launch.registered:,} of {launch.size:,}",
             why=sentence(
                 f"missing {launch.missing}" if launch.missing else "",
                 f"launch {one.current.number} serves meanwhile" if serves and one.current else "",
@@ -42,7 +42,7 @@ def unproven(one: InstanceSeen, now: float) -> Iterator[Concern]:
         state="unproven",
         name=f"{one.name} launch {launch.number}",
         at=one.at,
-        what=f"has all of its {launch.size} ranks, and probes do not prove it",
+        what=f"has all of its {launch.size:,} ranks, and probes do not prove it",
         why="Until one round of probes is through, look-ups are answered 503.",
         next="See which of its ranks have not answered",
         step="Show ranks",
@@ -63,7 +63,8 @@ def blocked(one: InstanceSeen, now: float) -> Iterator[Concern]:
         at=Place("launches", one.name),
         what=f"is whole, and waits for launch {serving.number} to end",
         why=f"It takes over once probes have proven it and no rank of launch {serving.number} answers that could be harmed.",
-        next=f"Stop what is left of launch {serving.number}, or let launch {launch.number} supersede it",
+        next=f"Stop what is left of launch {serving.number}, or let launch {launch.number} supersede it; two engines need two"
+        " names",
         step="Show launches",
         to=Place("launches", one.name),
         since=launch.newest_at,

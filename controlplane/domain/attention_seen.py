@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from .attention import Place
 from .engine_health import State
@@ -36,7 +37,8 @@ class LaunchSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSeen:
-    """What its own HTTP server is like, and since when. `withheld_since`: it fails, and that is not held against it."""
+    """What its own HTTP server is like, and since when. `withheld_since`: it fails, and that is not held against it. `load`: what
+    it told last; in it `still` DP ranks that compute no more while others do, `still_dp` the first of these."""
 
     state: State
     sentence: str
@@ -44,12 +46,13 @@ class EngineSeen:
     why: str = ""
     withheld_since: float | None = None
     fails: int = 0
+    load: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSeen:
     """`observed`: one word, of domain.observed. `groups`: verdicts of its DP groups by number. `gone`: who left it lately,
-    and why; `hosts`: where those were. `missing` in words stands in its launches."""
+    and why; `hosts`: where those were, if that is known of all. `missing` in words stands in its launches."""
 
     name: str
     role: str
@@ -63,6 +66,7 @@ class InstanceSeen:
     troubled_at: float | None = None
     owing_since: float | None = None
     owing_why: str = ""
+    sessions: int = 0
     conflicts: int = 0
     gone: str = ""
     hosts: tuple[str, ...] = ()

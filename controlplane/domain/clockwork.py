@@ -34,7 +34,8 @@ class Round:
         return self.number > self.done
 
     def overran(self, now: float) -> bool:
-        return self.running and self.began_at is not None and now - self.began_at > self.within
+        # It cannot have begun later than now: by more than it may take, that is a clock that has been set back since.
+        return self.running and self.began_at is not None and abs(now - self.began_at) > self.within
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,25 @@ def turn(last: Round, *, now: float, every: float, overlaps: bool, gone: bool) -
     if last.running and not overlaps and not lost:
         return Turn(False, "the round before is still under way")
     return Turn(True, lost=lost)
+
+
+LEAP_SECONDS = 7 * 86_400.0
+HELD_SECONDS = 3600.0
+LEAPT = "Leapt"
+"""How the error of a round begins that was not run because the clock had leapt."""
+
+
+def leap(*, ahead: float, error: str, failing_since: float | None, now: float) -> float:
+    """By how many seconds the clock seems to have gone ahead, where nothing may be deleted for being old; 0.0 where it may.
+
+    `ahead`: how much later it is than when this was done last. Either nobody was there for so long, or the clock is wrong, as
+    that of a host may be that has just started; what is deleted by it is gone. `error` and `failing_since` are of the rounds
+    before: who waits does so for HELD_SECONDS, whoever of several workers looks, or until the clock is set back.
+    """
+    if ahead > LEAP_SECONDS:
+        return ahead
+    held = error.startswith(LEAPT) and failing_since is not None and 0 <= now - failing_since < HELD_SECONDS
+    return LEAP_SECONDS if held else 0.0
 
 
 class Standing(enum.StrEnum):

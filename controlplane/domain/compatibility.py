@@ -223,6 +223,21 @@ def _policy(decode: Decode, prefill: Prefill) -> Iterator[Finding]:
         yield Finding(field, Effect.REQUEST_FAILS, theirs, ours, refused.sentence)
 
 
+def _model(decode: Decode, prefill: Prefill) -> Iterator[Finding]:
+    """KV of one model means nothing to another, and has the same shape in many. Where weights lie differs by host: the
+    last part of a path counts."""
+    ours, theirs = decode.model, prefill.model
+    if ours is UNKNOWN or not theirs or _last_part(ours) == _last_part(theirs):
+        return
+    yield Finding(
+        "model", Effect.WRONG_KV, theirs, ours, f"the models differ: prefill serves {theirs}, decode serves {ours}"
+    )
+
+
+def _last_part(model: str) -> str:
+    return model.rstrip("/").rpartition("/")[2].lower()
+
+
 def _refused(rank: DecodeRank, sizes: PrefillSizes) -> tuple[str, str] | None:
     try:
         map_ranks(rank, sizes)
@@ -260,5 +275,6 @@ CHECKS: tuple[Callable[[Decode, Prefill], Iterator[Finding]], ...] = (
     _cp,
     _pp,
     _policy,
+    _model,
 )
-"""In SGLang's order."""
+"""In SGLang's order, and then what it does not look at."""

@@ -30,6 +30,7 @@ class Decode:
     """A decode engine: its attention sizes, how it keeps KV, and the facts that SGLang compares with a prefill's.
 
     `dsv41_spec_layout` is canonical JSON text. `state_types` are those of SGLang's StateType that its KV pools have.
+    `model`: the name under which it serves one, which SGLang does not compare.
     """
 
     tp_size: int | Unknown = UNKNOWN
@@ -45,6 +46,7 @@ class Decode:
     dsv41_spec_layout: str | Unknown | None = UNKNOWN
     decode_allocation_policy: str | Unknown = UNKNOWN
     state_types: frozenset[str] | Unknown = UNKNOWN
+    model: str | Unknown = UNKNOWN
 
     @property
     def said(self) -> dict[str, Any]:
@@ -67,6 +69,9 @@ class Decode:
 
 
 NAMES = tuple(field.name for field in fields(Decode))
+COMPARED = tuple(name for name in NAMES if name != "model")
+"""What SGLang looks at; an engine that says no more than its model has not said what it is."""
+
 SIZES = ("tp_size", "cp_size", "pp_size", "dcp_size")
 SWITCHES = ("is_mla", "is_hybrid_mla", "all_cp_ranks")
 TEXTS = ("kv_cache_dtype", "kv_layout")
@@ -121,7 +126,7 @@ def _checked(name: str, value: Any) -> Any:
         return None if value is None else _size(name, value, most=2**31 - 1)
     if name in TEXTS:
         return None if value is None else _text(name, value)
-    if name == "decode_allocation_policy":
+    if name in ("decode_allocation_policy", "model"):
         return _text(name, value)
     if name == "dsv41_spec_layout":
         return _layout(name, value)

@@ -35,10 +35,11 @@ WHAT_HAPPENS = {
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """A prefill as its launch registered it."""
+    """A prefill as its launch registered it, and the model that its engine says it serves; "" when nobody said."""
 
     topology: Topology
     facts: SharedFacts
+    model: str = ""
 
     @property
     def sizes(self) -> PrefillSizes:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from . import admission, witness
-from .admission import Admission, Blockers, Cordon, Selectors
+from .admission import SET_BACK_SECONDS, Admission, Blockers, Cordon, Selectors
 from .witness import Heard, Reading, Statement, Watch, Zero, Zeros
 
 
@@ -102,6 +102,8 @@ class Memory:
     # Of an instance whose topology nobody registers: the DP ranks that its engine named so far.
     ranks: tuple[int, ...] = ()
     blocked_by: tuple[str, ...] = ()
+    # Of a clock that was set back behind the cordon: the first look since, which then stands for that moment.
+    anew_at: float | None = None
 
     def data(self) -> dict[str, Any]:
         return {
@@ -109,6 +111,7 @@ class Memory:
             "zeros": {key: zero.data() for key, zero in self.zeros.items()},
             "ranks": list(self.ranks),
             "blocked_by": list(self.blocked_by),
+            "anew_at": self.anew_at,
         }
 
     @staticmethod
@@ -118,6 +121,7 @@ class Memory:
             {key: Zero(**zero) for key, zero in data.get("zeros", {}).items()},
             tuple(data.get("ranks", ())),
             tuple(data.get("blocked_by", ())),
+            data.get("anew_at"),
         )
 
 
@@ -168,12 +172,13 @@ def evaluate(state: State, seen: Evidence, *, now: float) -> Verdict:
         news = {"restarted": f"launch {seen.launch} is current now, whose processes have not been asked yet"}
         state = replace(state, launch=seen.launch)
         memory = replace(memory, stopped_at=None, zeros={}, ranks=())
-    ask_again = not state.cordon.holds_in(seen.selectors.ledger_id, seen.selectors.head)
-    stopped = admission.look(state.cordon, seen.selectors, now=now)
+    cordon, anew_at = _by_this_clock(state.cordon, memory.anew_at, now)
+    ask_again = not cordon.holds_in(seen.selectors.ledger_id, seen.selectors.head)
+    stopped = admission.look(cordon, seen.selectors, now=now)
     if ask_again:
         stopped = replace(stopped, admitting={**stopped.admitting, "restored": RESTORED})
     since = memory.stopped_at if stopped.stopped else None
-    if since is not None and not seen.selectors.have_stood(since):
+    if since is not None and (since > now + SET_BACK_SECONDS or not seen.selectors.have_stood(since, now)):
         since = None
     ranks, no_ranks = ranks_of(state, seen, memory)
     said = witness.statements(ranks, seen.readings, seen.watch, now=now)
@@ -194,8 +199,17 @@ def evaluate(state: State, seen: Evidence, *, now: float) -> Verdict:
         heard.zeros,
         _named_by_engine(state, seen, memory, ranks),
         tuple(sorted(blockers)),
+        anew_at,
     )
     return Verdict(replace(state, progress=progress, memory=memory), blockers, ask_again, stopped, said)
+
+
+def _by_this_clock(cordon: Cordon, anew_at: float | None, now: float) -> tuple[Cordon, float | None]:
+    """The cordon as this clock dates it: what lies ahead of it cannot be compared with what is dated now."""
+    if cordon.at <= now + SET_BACK_SECONDS:
+        return cordon, None
+    anew_at = now if anew_at is None or anew_at > now + SET_BACK_SECONDS else anew_at
+    return replace(cordon, at=anew_at), anew_at
 
 
 def step_all(progress: Progress, signs: Iterable[Sign]) -> Progress:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .engine_queues import held_up
+from .moments import set_right
+
 LATE_FROM = 2
 """Misses in a row from which it is called late: one alone is asked again, and forgotten if that is answered."""
 
@@ -75,7 +78,7 @@ class Heard:
     `computes`: its own load is fresh, so its scheduler runs, whatever /health says; None where that was not asked.
     `holder`: who holds the bootstrap port of a prefill, at the address `held` (probes.bootstrap_port); empty: not asked.
     `error` ends a sentence that begins with the address. `asked_since`: from then on it was asked again and again; what was
-    not heard before, because we were away ourselves, is not held against it.
+    not heard before, because we were away ourselves, is not held against it. `spared`: its /health was not asked for.
     """
 
     answer: Answer
@@ -90,6 +93,7 @@ class Heard:
     held: str = ""
     holder: str = ""
     asked_since: float = 0.0
+    spared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,12 @@ class Memory:
         return self.state, self.why
 
 
+MOMENTS = (
+    *("since", "asked_at", "answered_at", "proof_at", "error_at", "computed_at"),
+    *("identified_at", "load_at", "withheld_since", "held_at"),
+)
+
+
 def hear(memory: Memory, heard: Heard, rule: Rule, now: float) -> Memory:
     """What is known after one probe.
 
@@ -148,12 +158,13 @@ def hear(memory: Memory, heard: Heard, rule: Rule, now: float) -> Memory:
     ...     print(known.state, end=" ")
     up up late down\x20
     """
-    noted = replace(_noted(memory, heard, now), withheld_since=None)
+    noted = replace(_noted(set_right(memory, MOMENTS, now), heard, now), withheld_since=None)
     return HEARD[heard.answer](noted, heard, rule, now)
 
 
 def withhold(memory: Memory, heard: Heard, now: float) -> Memory:
     """What is known when the fault is probably ours: what was seen is shown, and turns nothing."""
+    memory = set_right(memory, MOMENTS, now)
     since = memory.withheld_since if memory.withheld_since is not None else now
     return replace(_noted(memory, heard, now), withheld_since=since)
 
@@ -181,7 +192,7 @@ def _noted(memory: Memory, heard: Heard, now: float) -> Memory:
     if heard.error:
         noted = replace(noted, error=heard.error, error_at=now)
     if heard.load is not None:
-        noted = replace(noted, load=heard.load, load_at=now)
+        noted = replace(noted, load=held_up(memory.load, heard.load, before_at=memory.load_at, now=now), load_at=now)
     if heard.holder:
         noted = replace(noted, held=heard.held, holder=heard.holder, held_at=now)
     if heard.said is not None:

@@ -37,7 +37,7 @@ def _down(memory: Memory) -> str:
         case Why.FAILING:
             status = f"answers {memory.status}" if memory.status not in (None, 200) else "did not answer 200"
             return "{at} says itself that it is not well: its /health " + status
-    return "nothing has been heard of {at} for long"
+    return "{at} has not answered as an engine for long" + (f": {_braced(memory.error)}" if memory.error else "")
 
 
 def _stranger(memory: Memory) -> str:

@@ -175,7 +175,7 @@ def _observed(entry: EngineEntry, contact: Contact, now: float) -> EngineEntry:
         greeted = entry.greeted or contact in (Contact.UP, Contact.SILENT, Contact.STRANGER)
         answered = entry.answered or contact is Contact.UP
         return replace(entry, contact=contact, refused_at=None, greeted=greeted, answered=answered)
-    if entry.refused_at is None:
+    if entry.refused_at is None or now < entry.refused_at:
         return replace(entry, refused_at=now)
     return replace(entry, contact=contact) if now - entry.refused_at >= CONFIRM_AFTER else entry
 

@@ -36,17 +36,28 @@ def health_status(directory: Directory | None, *, retired: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Poller:
-    """One connection that asked `/health`: when last, and how often in a row it was told no."""
+    """One connection that asked `/health`: when last, how often in a row it was told no, and since when.
+
+    `shared`: a proxy keeps it for several decodes, so that twice need not be twice to each of them.
+    """
 
     polled_at: float
     refusals: int = 0
     polls: int = 1
     closed_at: float | None = None
+    refused_since: float | None = None
+    shared: bool = False
+
+    def knows(self, now: float) -> bool:
+        """Whether whoever asks through it was told twice in a row, or has had the time to."""
+        if self.refusals < TWICE or self.refused_since is None:
+            return False
+        return not self.shared or now - self.refused_since >= CLOSED_COUNTS
 
 
 class Pollers:
     """Who asks `/health` of one instance. Counted at the door, never stored: after a restart of ours all of them
-    count as closed at that moment."""
+    count as closed at that moment. Times by one clock, which nobody should be able to set."""
 
     def __init__(self, *, unknown_until: float = 0.0) -> None:
         self._pollers: dict[int, Poller] = {}
@@ -57,10 +68,12 @@ class Pollers:
         """A decode was told the topology, keeps it, and has not polled yet."""
         self._unknown_until = max(self._unknown_until, now + FIRST_POLL_WITHIN)
 
-    def polled(self, connection: int, status: int, now: float) -> None:
+    def polled(self, connection: int, status: int, now: float, *, shared: bool = False) -> None:
         known = self._pollers.get(connection)
         refusals = 0 if status == 200 else (known.refusals if known else 0) + 1
-        self._pollers[connection] = Poller(now, refusals, known.polls + 1 if known else 1)
+        since = None if status == 200 else known.refused_since if known and known.refusals else now
+        polls = known.polls + 1 if known else 1
+        self._pollers[connection] = Poller(now, refusals, polls, refused_since=since, shared=shared)
         if len(self._pollers) > self._many:
             # Health checks come on ever new connections, and for months nobody is waited for.
             self._forget(now)
@@ -70,7 +83,7 @@ class Pollers:
         known = self._pollers.get(connection)
         if known is None:
             return
-        if known.polls == known.refusals == 1:
+        if known.polls == known.refusals == 1 and not known.shared:
             # It asked once, was told no, and went: no decode, whose heartbeat keeps its connection, but somebody's probe.
             del self._pollers[connection]
         else:
@@ -79,7 +92,7 @@ class Pollers:
     def waiting(self, now: float) -> int:
         """How many have not been told twice yet; forgets those that no longer count."""
         self._forget(now)
-        waiting = sum(poller.refusals < TWICE for poller in self._pollers.values())
+        waiting = sum(not poller.knows(now) for poller in self._pollers.values())
         return waiting + (1 if now < self._unknown_until else 0)
 
     def _forget(self, now: float) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from .attention import counted
+from .attention_loads import HELD_UP_SECONDS, LOOK, WAITS
 from .engine_health import State
+from .engine_queues import HELD_UP, queued
 from .inquiry_arrival import NO, UNSEEN, YES, named
 from .inquiry_facts import Case, Front
 from .questions import Answer, Verdict
@@ -165,13 +168,25 @@ def policy(case: Case, now: float) -> Answer | None:
     def say(verdict: Verdict, code: str, sentence: str, next_: str = "") -> Answer:
         told_at = at.loads_at if at is not None else None
         return Answer(
-            "policy", "Is its load known to whoever chooses by it?", verdict, code, sentence, told_at, next=next_
+            "policy", "Is its load known, and do its requests get on?", verdict, code, sentence, told_at, next=next_
         )
 
     if at is None or at.loads_at is None:
         return say(UNSEEN, "unknown", "Its load has not been read: whoever chooses by load has nothing to go by")
     # Who is asked rarely tells it as rarely.
     seen_with = (at.asked_at or now) - at.loads_at if at.well and not at.old else now - at.loads_at
+    if min(now - at.loads_at, seen_with) <= FRESH_SECONDS and (still := at.counts.get("still")):
+        which = f"DP rank {at.counts.get('still_dp', 0)}" + (f" and {still - 1} more" if still > 1 else "")
+        said = f"{which} {'does' if still == 1 else 'do'} not renew its load any more while the others do: what goes there waits"
+        return say(NO, "still", said, f"Look what {which} hangs in, in the log of the engine at {at.at}.")
+    held_up_since = at.counts.get(HELD_UP, now)
+    if min(now - at.loads_at, seen_with) <= FRESH_SECONDS and now - held_up_since >= HELD_UP_SECONDS:
+        count = queued(at.counts)
+        said = (
+            f"It is well and computes nothing, and {counted(count, 'request')} {'waits' if count == 1 else 'wait'}"
+            f" {WAITS[case.role]}: for a minute or longer none has got on"
+        )
+        return say(NO, "held_up", said, f"{LOOK[case.role]}.")
     if min(now - at.loads_at, seen_with) <= FRESH_SECONDS:
         running, waiting = at.counts.get("running"), at.counts.get("waiting")
         known = ", ".join(

@@ -97,7 +97,8 @@ class Row:
         if contact is not Contact.REFUSED:
             row = replace(self, contact=contact, probed_at=now, refused_at=None)
             return (replace(row, greeted=True, adopted=False) if contact is Contact.UP else row), False
-        if self.refused_at is None:
+        if self.refused_at is None or now < self.refused_at:
+            # In the other case the clock was set back: of the time between, nothing is known.
             return replace(self, refused_at=now), False
         if now - self.refused_at < CONFIRM_AFTER:
             return self, False
@@ -153,6 +154,14 @@ class Launch:
 
     def agrees(self, topology: Topology, facts: SharedFacts) -> bool:
         return (self.topology is topology or self.topology == topology) and self.facts.disagreement(facts) is None
+
+    def not_ahead_of(self, now: float) -> Launch:
+        """The launch after the clock was set back: what lies ahead was a moment ago, or nothing could come after it."""
+        if self.put_at <= now and (self.full_at is None or self.full_at <= now):
+            return self
+        return replace(
+            self, put_at=min(self.put_at, now), full_at=None if self.full_at is None else min(self.full_at, now)
+        )
 
     def missing(self, limit: int = 16) -> list[Slot]:
         return self.topology.missing(self.rows, limit)

@@ -95,6 +95,9 @@ class Memory:
     """Nobody else is expected to publish weights."""
 
 
+MOMENTS = ("since", "answered_at", "refused_at", "listed_at", "identified_at", "weighed_at")
+
+
 def hear(memory: Memory, heard: Heard, now: float) -> Memory:
     """The memory after one answer. A refusal counts when it comes again, CONFIRM_AFTER later; silence after some rounds."""
     if heard.state is State.REFUSED:

@@ -9,6 +9,7 @@ from .directory import FENCE_SECONDS, Change, Decision, Directory, Registration
 from .errors import Refused
 from .events import LaunchDropped, LaunchFactsFilled, LaunchOpened, RankCameLate, RankRegistered
 from .launch import JOIN_WINDOW, Launch, Row, Workspace
+from .neighbours import part, preferred
 from .settling import settle
 
 CONFLICT_WINDOW = 60.0
@@ -156,7 +157,7 @@ def _late(change: Change, put: Registration) -> bool:
 
 def _join_open(change: Change, put: Registration) -> bool:
     """Join the candidate, else an incomplete current launch; refuse what contradicts a living one."""
-    for launch in (change.candidate, change.current):
+    for launch in preferred(change, put):
         if launch is None or launch.complete or launch.token is not None:
             continue
         if launch.topology != put.topology or not launch.is_open(change.now):
@@ -171,7 +172,10 @@ def _join_open(change: Change, put: Registration) -> bool:
         elif _may_sit(launch, put):
             change.seat(launch, _row(put, change.now), put.facts)
             return True
-    return False
+    own = part(change, put)
+    if own is not None:
+        change.seat(own, _row(put, change.now), put.facts)
+    return own is not None
 
 
 def _may_sit(launch: Launch, put: Registration) -> bool:
@@ -195,8 +199,9 @@ def _open(change: Change, put: Registration) -> None:
         # Kernels reuse ports: whoever registers from an address of the older candidate speaks against its rank there.
         if any(row.living and row.address != put.address for row in older.rows.values()):
             change.refused = Refused(
-                f"{put.slot} at {put.ip}:{put.port} fits neither launch of {change.before.name}, and the ranks of"
-                f" launch {older.number} ({len(older.rows)} of {older.topology.size}) answer; try again",
+                f"{put.slot} at {put.ip}:{put.port} fits neither launch of {change.before.name}{_seated(change, put)}, and"
+                f" the ranks of launch {older.number} ({len(older.rows)} of {older.topology.size}) answer: end those and try"
+                " again, or give this engine a name of its own",
                 code="conflict",
             )
             change.probe.update(row.address for row in older.rows.values() if row.probeable)
@@ -216,6 +221,14 @@ def _open(change: Change, put: Registration) -> None:
     launch = change.seat(launch, _row(put, change.now), put.facts)
     if role == "candidate":
         _adopt(change, launch)
+
+
+def _seated(change: Change, put: Registration) -> str:
+    """Who has the slot that a newcomer asks for, as far as it is the same slot."""
+    launches = [one for one in (change.current, change.candidate) if one is not None and one.topology == put.topology]
+    rows = [(one.number, one.rows[put.slot]) for one in launches if put.slot in one.rows]
+    said = [f"launch {number} has it at {row.ip}:{row.port}" for number, row in rows]
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _adopt(change: Change, launch: Launch) -> None:

@@ -52,7 +52,8 @@ class Member:
 
     def pending(self, now: float) -> bool:
         """It was sent to the router and may appear any moment."""
-        return self.present and not self.worker_id and now - (self.since or 0.0) <= PENDING_SECONDS
+        # Ahead of us by more than that was written by a clock that has been set back since.
+        return self.present and not self.worker_id and abs(now - (self.since or 0.0)) <= PENDING_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

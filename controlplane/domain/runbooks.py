@@ -106,8 +106,15 @@ RUNBOOKS: Mapping[str, Runbook] = {
     "blocked-launches": Runbook(
         "A whole launch waits for the one before it",
         "Every rank of the new launch is there. A rank of the old one still answers, and could be harmed by a switch.",
-        ("which ranks of the old launch answer", "whether anybody still needs them"),
-        ("stop what is left of the old launch", "or let the new one supersede it, knowing what is in flight"),
+        (
+            "which ranks of the old launch answer",
+            "whether anybody still needs them: when both are meant to run, two engines were given one name",
+        ),
+        (
+            "stop what is left of the old launch",
+            "or let the new one supersede it, knowing what is in flight",
+            "give an engine that runs beside it a name of its own, and start it again",
+        ),
     ),
     "conflict-launches": Runbook(
         "A slot is claimed twice",
@@ -147,9 +154,13 @@ RUNBOOKS: Mapping[str, Runbook] = {
     ),
     "mismatch-router": Runbook(
         "A router is not as it shall be",
-        "It answers, and would not take or let go of a worker.",
-        ("the router's page: which worker, and what it said",),
-        ("mend what it says of that worker", "start the router again, if its list cannot be changed"),
+        "It answers, and would not take or let go of a worker, or its metrics do not tell how its breakers stand.",
+        ("the router's page: which worker, and what it said", "what its metrics URL answers: smg_worker_cb_state"),
+        (
+            "mend what it says of that worker",
+            "start the router again, if its list cannot be changed",
+            "correct the address of its metrics, or take that away",
+        ),
     ),
     "mismatch-pair": Runbook(
         "Instances fit none of the other role",
@@ -177,9 +188,24 @@ RUNBOOKS: Mapping[str, Runbook] = {
     ),
     "silent-instance": Runbook(
         "An engine does not answer",
-        "Nothing came from its HTTP server any more, and nothing proves that it ended: it is sent work all the same.",
+        "Nothing came from its HTTP server any more, or one of its DP groups computes no more while the others do. Nothing"
+        " proves that it ended: it is sent work all the same.",
         ("whether its process runs, and hangs", "whether its host can be reached from here"),
         ("end a process that hangs, and start it again", "mend the network; nothing is held against it meanwhile"),
+    ),
+    "stalled-instance": Runbook(
+        "Requests of an engine do not get on",
+        "It is well, requests wait in it for a minute or longer, and it computes none of them: they wait for their other side."
+        " What is sent there waits, until it is given up.",
+        (
+            "at a prefill: whether decodes reach its bootstrap port and its ranks; their logs",
+            "at a decode: whether its prefills are well, whether they reach it, and what holds its memory",
+            "one of these rooms: manage.py explain --room ROOM",
+        ),
+        (
+            "mend the network, or the addresses that its ranks advertise",
+            "start the side again whose log says that a transfer or a handshake hangs",
+        ),
     ),
     "late-instance": Runbook(
         "An engine is busy",

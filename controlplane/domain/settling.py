@@ -17,6 +17,9 @@ from .launch import PROOF_LASTS, Launch, Row
 
 def settle(change: Change) -> None:
     """Apply the rules of RULES until the directory rests. Each step shrinks or completes a launch, so it ends."""
+    for launch in (change.current, change.candidate):
+        if launch is not None and (after := launch.not_ahead_of(change.now)) is not launch:
+            change.put_back(after)
     current = change.current
     if change.candidate is None and current is not None and _only_fills(current):
         return
@@ -59,7 +62,9 @@ def owe_health(change: Change) -> bool:
     current = change.current
     if current is None or not current.served or current.complete or (change.debt and change.debt.hold):
         return False
-    missing = ", ".join(str(slot) for slot in current.missing(3)) or "a rank"
+    named = current.missing(3)
+    more = current.topology.size - len(current.rows) - len(named)
+    missing = ", ".join(map(str, named)) + (f" and {more} more" if more > 0 else "") if named else "a rank"
     change.owe(current.number, hold=True, reason=f"launch {current.number} served and lost {missing}")
     return True
 

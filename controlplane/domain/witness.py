@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .admission import Blockers
+from .admission import SET_BACK_SECONDS, Blockers
 
 ENGINE, WORKER, GATEWAY = "engine", "worker", "gateway"
 # What a gateway left open when it left: only an engine or a worker can say what became of that.
@@ -243,7 +243,7 @@ def _asked(said: Mapping[Who, Reading], watch: Watch) -> list[Who]:
 def _count(before: Zero | None, reading: Reading, since: float | None) -> Zero | None:
     if since is None or reading.taken_at <= since:
         return None
-    if before is None or before.taken_at <= since:
+    if before is None or not since < before.taken_at <= reading.taken_at + SET_BACK_SECONDS:
         return Zero(1, reading.mark, reading.taken_at)
     if reading.mark == before.mark or reading.taken_at - before.taken_at < APART_SECONDS:
         return before

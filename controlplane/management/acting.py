@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.core.management.base import CommandParser
@@ -20,6 +20,7 @@ from controlplane.models import ALL_GROUPS
 from controlplane.queries.drains import DrainRow, Plan, drain, told
 from controlplane.queries.standing import scope
 
+from .auditing import attempted
 from .operating import OK, OperatorCommand, database_sentence, local, moment, os_user
 
 POLL_SECONDS = 0.5
@@ -27,6 +28,7 @@ UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
 
 Content = tuple[Any, ...]
+Done = TypeVar("Done")
 Look = Callable[[], tuple[Content, list[str], dict[str, Any], int | None]]
 """What is compared, the sentences, the document, and the exit code once there is nothing to wait for."""
 
@@ -56,6 +58,11 @@ class ActingCommand(OperatorCommand):
         if dp is not None and dp < 0:
             raise Refused("--dp is the number of a DP group, 0 or more", code="malformed")
         return {"group": ALL_GROUPS if dp is None else dp, **self.by(options), "expected": options["if_version"]}
+
+    def attempt(self, action: str, options: dict[str, Any], work: Callable[[], Done]) -> Done:
+        """`work`, with its line in the audit. A DP group stands beside the name there, as it does for the API."""
+        group = f" dp{options['dp']}" if options.get("dp") is not None else ""
+        return attempted(work, action=action, target=f"{options['name']}{group}", options=options)
 
     def by(self, options: dict[str, Any]) -> dict[str, str]:
         return {"actor": options["actor"] or os_user(), "reason": options["reason"]}

@@ -58,6 +58,10 @@ class OperatorCommand(BaseCommand):
         except (DatabaseError, InterfaceError) as problem:
             self.complain(database_sentence(problem))
             code = NO_DATABASE
+        except UnicodeEncodeError:
+            # What a shell hands on that is no UTF-8; no database takes it.
+            self.complain("what was given must be text: some of it is no character")
+            code = USAGE
         except BrokenPipeError:
             # Whoever read has read enough (`| head`); Python must not try to flush once more at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

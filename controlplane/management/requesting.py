@@ -15,6 +15,7 @@ from controlplane.queries.explain import who_leads
 from controlplane.queries.fleet import fleet
 from controlplane.queries.wording import slot_key
 
+from .auditing import attempted
 from .operating import NOTHING, OK, OperatorCommand, os_user
 
 AXIS = re.compile(r"(dp|cp|tp|pp)(\d{1,5})")
@@ -56,7 +57,13 @@ class RequestingCommand(OperatorCommand):
         if not 0 <= patience < float("inf"):
             raise Refused("--wait is a number of seconds, 0 or more", code="malformed")
         actor = options["actor"] or os_user()
-        number = requests.make(kind, name, slot, launch=options["launch"], actor=actor, reason=options["reason"])
+        number = attempted(
+            lambda: requests.make(kind, name, slot, launch=options["launch"], actor=actor, reason=options["reason"]),
+            action=kind,
+            target=f"{name} {slot_key(slot)}" if slot is not None else name,
+            options=options,
+            told=lambda number: f"request {number} is with the bootstrap process",
+        )
         try:
             answer = requests.wait_for_answer(number, timeout=patience) if patience else None
         except KeyboardInterrupt:

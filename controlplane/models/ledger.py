@@ -15,7 +15,15 @@ class Event(models.Model):
     data = models.TextField()
 
     class Meta:
-        indexes = [models.Index(fields=["instance", "revision"], name="event_of_instance")]
+        indexes = [
+            models.Index(fields=["instance", "revision"], name="event_of_instance"),
+            # Few of very many, and the newest of an instance is asked for, or that there is none.
+            models.Index(
+                fields=["instance", "revision"],
+                name="event_of_listener",
+                condition=models.Q(kind__in=["listener.opened", "listener.failed"]),
+            ),
+        ]
 
 
 class LedgerHead(models.Model):

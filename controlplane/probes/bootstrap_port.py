@@ -7,7 +7,7 @@ from controlplane.domain.errors import Refused
 from controlplane.protocol import observed
 
 from .networks import ProbePolicy
-from .outgoing import REFUSED, Fetched, Unreachable, fetch
+from .outgoing import REFUSED, UNRESOLVED, Fetched, Unreachable, fetch
 from .urls import parse
 
 SECONDS = 1.0
@@ -24,6 +24,8 @@ async def holder(engine_url: str, port: int, *, allowed: ProbePolicy) -> tuple[s
     try:
         found = await _who(f"http://{where}", allowed)
     except Unreachable as missed:
+        if missed.why == UNRESOLVED:
+            return "", ""
         if missed.connected and missed.why != "timeout":
             return where, "stranger"
         return where, "refused" if missed.why == REFUSED else "silent"

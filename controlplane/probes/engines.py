@@ -21,7 +21,7 @@ from controlplane.protocol import observed
 from .bootstrap_port import holder
 from .loads import Load, read_loads
 from .networks import ProbePolicy
-from .outgoing import REFUSED, Fetched, Unreachable, fetch
+from .outgoing import DISTRUSTED, REFUSED, UNRESOLVED, Fetched, Unreachable, fetch
 from .workers import INFO_LIMIT_BYTES, INFO_PATHS
 
 AGAIN_SECONDS = 0.3
@@ -31,6 +31,9 @@ AT_ONCE = 128
 INFO_SECONDS = 2.0
 FRESH_SECONDS = 5.0
 """A scheduler that runs renews what it says of its load; one that hangs does not."""
+
+STILL_SECONDS = 20.0
+"""A DP rank that has not renewed its load for so long, while others have, stands still: no batch takes so long."""
 
 GATHER_SECONDS = 0.1
 """Answers of so long are handed over together."""
@@ -42,7 +45,8 @@ OTHERS: Mapping[str | None, str] = {"prefill": "a prefill", "decode": "a decode"
 @dataclass(frozen=True, slots=True)
 class Patient:
     """One engine to be asked: where, with which key, and what is known of it. `identify`, `weigh`: ask who it is, and what it
-    holds, if it is well."""
+    holds, if it is well. `spare`: it has not answered a /health of ours, which is a request that it has to compute: it gets
+    no other one while its load says that its scheduler stands still."""
 
     id: int
     role: str
@@ -52,6 +56,7 @@ class Patient:
     identify: bool = False
     weigh: bool = False
     again: bool = True
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,8 @@ class _Round:
         self._found.put(Finding(patient.id, heard, time.time(), not again))
         if again:
             await asyncio.sleep(AGAIN_SECONDS)
-            heard = await self._examine(replace(patient, identify=True), places)
+            spare = patient.spare or heard.answer is Answer.TIMEOUT
+            heard = await self._examine(replace(patient, identify=True, spare=spare), places)
             self._found.put(Finding(patient.id, heard, time.time(), True))
 
     async def _examine(self, patient: Patient, places: asyncio.Semaphore) -> Heard:
@@ -126,6 +132,8 @@ class _Round:
 
 async def examine(patient: Patient, *, allowed: ProbePolicy, timeout: float) -> Heard:
     """One probe of one engine. Raises nothing that is about the engine."""
+    if patient.spare and (heard := await _at_a_standstill(patient, allowed)) is not None:
+        return heard
     headers = {"authorization": f"Bearer {patient.key}"} if patient.key else {}
     began = time.monotonic()
     try:
@@ -148,6 +156,20 @@ async def examine(patient: Patient, *, allowed: ProbePolicy, timeout: float) -> 
     return heard
 
 
+async def _at_a_standstill(patient: Patient, allowed: ProbePolicy) -> Heard | None:
+    """What is heard where there is no use in asking for its /health: it would only wait behind the one before. None: it runs,
+    or its load does not tell."""
+    now = time.time()
+    try:
+        told = await read_loads(patient.url, patient.key, now=now, timeout=INFO_SECONDS, allowed=allowed)
+    except Refused:
+        return None
+    if not told.loads or any(now - load.taken_at < FRESH_SECONDS for load in told.loads):
+        return None
+    said = "it accepted the connection: its scheduler stands still, and has not answered the last /health"
+    return Heard(Answer.TIMEOUT, error=said, computes=False, spared=True)
+
+
 def _answered(answer: Fetched) -> Heard:
     status = answer.status
     if status == 200:
@@ -163,11 +185,16 @@ def _unheard(refused: Refused, timeout: float) -> Heard:
     if not isinstance(refused, Unreachable):
         # Not allowed, or we asked too much: neither is about the engine.
         return Heard(Answer.UNASKED, error=refused.sentence)
+    if refused.why == DISTRUSTED:
+        return Heard(Answer.UNASKED, error="it shows a certificate that is not trusted here: see SSL_CERT_FILE")
     if refused.connected:
         how = f"no answer within {timeout:g} s" if refused.why == "timeout" else "it hung up without an answer"
         return Heard(Answer.TIMEOUT, error=f"it accepted the connection: {how}")
     if refused.why == REFUSED:
         return Heard(Answer.REFUSED, error="it refused the connection")
+    if refused.why == UNRESOLVED:
+        # It was not asked: that a name server of ours does not answer is not its fault.
+        return Heard(Answer.UNASKED, error="its name could not be looked up from here")
     return Heard(Answer.UNREACHED, error="no connection came about")
 
 
@@ -220,11 +247,15 @@ async def _weighed(heard: Heard, patient: Patient, allowed: ProbePolicy) -> Hear
     except Refused:
         return replace(heard, computes=None if heard.answer is Answer.WELL else False)
     runs = any(asked_at - load.taken_at < FRESH_SECONDS for load in told.loads)
-    return replace(heard, computes=runs, load=_summed(told.loads) if told.loads else None)
+    # What it held before its scheduler stopped is not what it holds.
+    return replace(heard, computes=runs, load=_summed(told.loads, asked_at) if runs else None)
 
 
-def _summed(loads: Sequence[Load]) -> dict[str, int]:
-    """All DP ranks together; a count that one of them does not tell is not told."""
+def _summed(loads: Sequence[Load], asked_at: float) -> dict[str, int]:
+    """All DP ranks together; a count that one of them does not tell is not told. Beside them, of several: how many stand
+    still while others go on, and the first of these. /health is 200 as long as any of them answers."""
     told: list[Mapping[str, Any]] = [load.counts for load in loads]
     names = [name for name in told[0] if all(name in counts for counts in told)]
-    return {name: sum(counts[name] for counts in told) for name in names}
+    still = sorted(load.dp for load in loads if asked_at - load.taken_at > STILL_SECONDS)
+    sums = {name: sum(counts[name] for counts in told) for name in names}
+    return {**sums, "still": len(still), "still_dp": still[0]} if still else sums

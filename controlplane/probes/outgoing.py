@@ -24,7 +24,7 @@ from controlplane.domain.addresses import parse_ip
 from controlplane.domain.errors import Refused
 
 from .counting import counted
-from .names import resolve
+from .names import Unresolved, resolve
 from .networks import ProbePolicy, parse_networks
 from .sweep import Budget, Purse, is_local_address
 from .urls import Target, canonical, parse
@@ -41,6 +41,12 @@ EVERYWHERE = parse_networks("0.0.0.0/0,::/0")
 
 REFUSED = "refused"
 """Why nobody answered: the host is there, and nobody listens."""
+
+DISTRUSTED = "certificate"
+"""Why nobody was asked: whoever answers proves by no certificate that we trust that it is who was meant."""
+
+UNRESOLVED = "unresolved"
+"""Why nobody was asked: no name server said in time which address the name has."""
 
 
 class Unreachable(Refused):
@@ -112,11 +118,15 @@ async def fetch(
         async with asyncio.timeout(timeout):
             return await _exchange(backend, method, target, headers or {}, body, limit_bytes)
     except TimeoutError:
-        raise _unusable(target, "timeout", connected=backend.connected) from None
+        why = UNRESOLVED if backend.resolving else "timeout"
+        raise _unusable(target, why, connected=backend.connected) from None
+    except Unresolved as failure:
+        why = "unknown name" if failure.unknown else UNRESOLVED
+        raise _unusable(target, why, connected=False) from None
     except (httpcore.LocalProtocolError, UnicodeEncodeError):
         raise Refused("a header or the path of the request is malformed", code="malformed") from None
     except (OSError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, ssl.SSLError) as failure:
-        why = REFUSED if _was_refused(failure) else type(failure).__name__
+        why = next((word for kind, word in BENEATH if _stands_beneath(failure, kind)), type(failure).__name__)
         raise _unusable(target, why, connected=backend.connected) from None
 
 
@@ -170,6 +180,7 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         self._netloc = netloc
         self._inner = httpcore.AnyIOBackend()
         self.connected = False
+        self.resolving = False
 
     async def connect_tcp(
         self,
@@ -182,7 +193,9 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         if parse_ip(host) is not None:
             _check_address(host, port, self._allowed)
             return await self._connect(host, port, timeout, local_address, socket_options)
+        self.resolving = True
         found = await self._resolver(host)
+        self.resolving = False
         usable = [ip for ip in found if self._allowed.may_probe(ip, port, source_ip="")]
         if found and not usable:
             # Which address it has is nothing that the caller could not know, but nothing that we must say.
@@ -213,10 +226,16 @@ def _check_address(ip: str, port: int, allowed: ProbePolicy) -> None:
         raise Refused(f"{why_not}: it is not asked from here", code="forbidden")
 
 
-def _was_refused(failure: BaseException | None) -> bool:
-    """Whether the connection was refused: the reason stands beneath what was made of it."""
+BENEATH: tuple[tuple[type[BaseException], str], ...] = (
+    (ConnectionRefusedError, REFUSED),
+    (ssl.SSLCertVerificationError, DISTRUSTED),
+)
+
+
+def _stands_beneath(failure: BaseException | None, kind: type[BaseException]) -> bool:
+    """Whether this is the reason: it stands beneath what was made of it."""
     while failure is not None:
-        if isinstance(failure, ConnectionRefusedError):
+        if isinstance(failure, kind):
             return True
         failure = failure.__cause__ or failure.__context__
     return False

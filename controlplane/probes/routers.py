@@ -26,7 +26,7 @@ LIST_LIMIT_BYTES = 8 * 2**20
 METRICS_LIMIT_BYTES = 16 * 2**20
 METRICS_PATH = "/metrics"
 STATES = {0: "closed", 1: "open", 2: "half_open"}
-BREAKER = re.compile(r'^smg_worker_cb_state\{[^}]*?worker="([^"]+)"[^}]*\}\s+(-?[0-9.]+)', re.MULTILINE)
+BREAKER = re.compile(r'^smg_worker_cb_state\{[^}]*?worker="([^"]+)"[^}]*\}\s+(-?\d+)(?:\.\d*)?\s*$', re.MULTILINE)
 
 
 class Misunderstood(Refused):
@@ -66,7 +66,7 @@ class RouterClient:
         await self._ask("DELETE", f"/workers/{quote(worker_id, safe='')}", accept=(404,))
 
     async def breakers(self) -> dict[str, str]:
-        """State of the breaker by worker URL; workers that are gone have none."""
+        """State of the breaker by worker URL; workers that are gone have none, and each that is listed has one."""
         url = self.metrics_url if METRICS_PATH in self.metrics_url else f"{self.metrics_url}{METRICS_PATH}"
         answer = await fetch("GET", url, timeout=TIMEOUT_SECONDS, limit_bytes=METRICS_LIMIT_BYTES, allowed=self.allowed)
         if answer.status != 200:
@@ -106,7 +106,7 @@ def read_breakers(metrics: str) -> Iterator[tuple[str, str]]:
     [('http://a:1', 'half_open')]
     """
     for url, value in BREAKER.findall(metrics):
-        state = STATES.get(int(float(value)))
+        state = STATES.get(int(value[:4]))
         if state is not None:
             yield _one_form(url), state
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from controlplane.domain.addresses import parse_ip
 from controlplane.domain.contact import Contact, combine
-from controlplane.probes.names import resolve
+from controlplane.probes.names import Unresolved, resolve
 from controlplane.probes.networks import ProbePolicy
 from controlplane.probes.places import Places
 from controlplane.probes.timing import Timing
@@ -107,8 +107,10 @@ class Prober:
         try:
             async with asyncio.timeout(self.timeout):
                 addresses = await resolve(target.host)
-        except (OSError, TimeoutError):
-            return Contact.UNREACHED
+        except (Unresolved, TimeoutError) as failure:
+            # Of a name that does not exist nobody can be reached; that no name server answers says nothing about the rank.
+            unknown = isinstance(failure, Unresolved) and failure.unknown
+            return Contact.UNREACHED if unknown else Contact.UNPROBED
         finally:
             place.give_back()
         return combine(await asyncio.gather(*(self._probe_address(ip, target) for ip in addresses)))

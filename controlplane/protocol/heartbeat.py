@@ -49,6 +49,8 @@ def read(body: bytes) -> Heartbeat:
     )
 
 
-def answer(directives: list[dict[str, object]], launch: int | None) -> Reply:
-    """What the worker should do (`register`, `drain`), and which launch the directory serves."""
-    return Reply(200, msgspec.json.encode({"directives": directives, "launch": launch}), PLAIN_JSON)
+def answer(directives: list[dict[str, object]], launch: int | None, intent: str = "") -> Reply:
+    """What the worker should do (`register`, `drain`), which launch the directory serves, and what operators want of the
+    instance; blank: that is not known."""
+    said: dict[str, object] = {"directives": directives, "launch": launch}
+    return Reply(200, msgspec.json.encode(said | {"intent": intent} if intent else said), PLAIN_JSON)

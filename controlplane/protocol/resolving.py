@@ -50,8 +50,17 @@ def read(body: bytes) -> Question:
     return Question(b.instance, decodes.read(b.decode), b.engine_rank, b.pp_rank, b.dp)
 
 
-def answer(name: str, launch: Launch, intent: str, asked: Question) -> Reply:
-    """The answer and its ETag, from a launch that is served. Raises Refused (conflict, malformed)."""
+def answer(
+    name: str,
+    launch: Launch,
+    intent: str,
+    asked: Question,
+    *,
+    old: bool = False,
+    heard_seconds_ago: float | None = None,
+) -> Reply:
+    """The answer and its ETag, from a launch that is served. `old`: by somebody whose control plane is away, and who heard
+    the intent (blank: never) so long ago. Raises Refused (conflict, malformed)."""
     prefill = Prefill(launch.topology, launch.facts)
     found = plan(
         asked.decode, prefill, launch.number, engine_rank=asked.engine_rank, pp_rank=asked.pp_rank, dp=asked.dp
@@ -68,10 +77,12 @@ def answer(name: str, launch: Launch, intent: str, asked: Question) -> Reply:
         "follow_bootstrap_room": launch.facts.follow_bootstrap_room,
         "intent": intent,
         "cursor": "",
-        "old": False,
+        "old": old,
         "ranks": [_rank(rank, found, addresses, mla) for rank in found.ranks],
         "open": [finding_document(one) for one in found.open],
     }
+    if old:
+        said["heard_seconds_ago"] = heard_seconds_ago
     etag = tag(name, launch.number, launch.token, found.ranks, addresses)
     return Reply(200, msgspec.json.encode(said), PLAIN_JSON, headers=f'etag: "{etag}"\r\n'.encode())
 

@@ -39,7 +39,7 @@ def send_alarm_notices() -> None:
         log.info("alarm webhook took messages", count=taken)
 
 
-@shared_task
+@shared_task(deletes=True)
 def forget_old_alarms() -> None:
     now, deleted = time.time(), 0
     for _ in range(MOST_PIECES):

@@ -1,6 +1,7 @@
 """Beat keeps nothing: at its start everything is sent once, and what is not due yet is left out where rounds are claimed.
 
 So a beat that was killed, moved, or runs twice needs no file, and a task of every hour runs although beat restarts more often.
+A clock that is set costs no round: what is due when is counted in time that passes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ FULL = 1000
 """So many messages that nobody takes are enough: Redis keeps each of them until a worker has looked at it, expired or not."""
 
 LOOK_SECONDS = 5.0
+STEP_SECONDS = 1.0
+"""A clock that moves by more than this against the time that passes has been set."""
 
 
 def patient(connection: Any) -> Any:
@@ -39,6 +42,24 @@ class Clock(Scheduler):
     _away = False
     _full = False
     _looked_at = float("-inf")
+    _apart: float | None = None
+    wall, steady = staticmethod(time.time), staticmethod(time.monotonic)
+
+    def tick(self, *args: Any, **kwargs: Any) -> Any:
+        self._follow_the_clock()
+        return super().tick(*args, **kwargs)
+
+    def _follow_the_clock(self) -> None:
+        """Celery dates everything by the clock: set back by an hour, it would send nothing for an hour."""
+        before, self._apart = self._apart, self.wall() - self.steady()
+        step = self._apart - before if before is not None else 0.0
+        if abs(step) <= STEP_SECONDS:
+            return
+        log.warning("the clock was set", seconds=round(step, 1))
+        for entry in self.schedule.values():
+            entry.last_run_at = entry.last_run_at + datetime.timedelta(seconds=step)
+        # Made anew at once: in it stands when each is due, by the clock as it was.
+        self._heap = None
 
     def setup_schedule(self) -> None:
         super().setup_schedule()

@@ -10,7 +10,7 @@ from controlplane.commands import evidence, reports
 log = structlog.get_logger(__name__)
 
 
-@shared_task
+@shared_task(deletes=True)
 def forget_old_reports() -> None:
     deleted = reports.forget_old(now=time.time()) + evidence.forget_old(now=time.time())
     if deleted:

@@ -21,7 +21,7 @@ def delete_spent_sign_in_links() -> None:
         log.info("sign-in links deleted", count=deleted)
 
 
-@shared_task
+@shared_task(deletes=True)
 def delete_old_attempts_and_sessions() -> None:
     now, kept = time.time(), keeping().attempts
     deleted = count("attempts", attempts.delete_old(now=now, kept_seconds=kept), now=now) if kept else 0

@@ -15,6 +15,8 @@ log = structlog.get_logger(__name__)
 _one_at_a_time = threading.Lock()
 # What was brought in last, and what was wrong with it: an operator's later change is not undone each round.
 _last: list[str] = []
+# Read once, and perhaps not written to its end.
+_unended: list[str] = []
 
 
 @shared_task
@@ -30,10 +32,10 @@ def read_observe_file() -> None:
 def _read(path: Path) -> None:
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(observe_file.MAX_BYTES)
+            text = file.read(observe_file.MAX_BYTES + 1)
     except (OSError, UnicodeError) as problem:
         text = f"\0{type(problem).__name__}"
-    if _last == [text]:
+    if _last == [text] or not _is_whole(text):
         return
     if text.startswith("\0"):
         log.warning("observe file cannot be read", path=str(path), problem=text[1:])
@@ -48,3 +50,10 @@ def _read(path: Path) -> None:
             for sentence in done.refused:
                 log.warning("observe file", refused=sentence)
     _last[:] = [text]
+
+
+def _is_whole(text: str) -> bool:
+    """A last line that nothing ends counts when it is the same the next time: its URL may be half of one."""
+    whole = text.endswith("\n") or _unended == [text]
+    _unended[:] = [text]
+    return whole or not observe_file.is_lines(text)

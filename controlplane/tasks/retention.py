@@ -10,14 +10,14 @@ from controlplane.commands import archiving, compaction, leftovers
 log = structlog.get_logger(__name__)
 
 
-@shared_task(within_seconds=60.0)
+@shared_task(within_seconds=60.0, deletes=True)
 def compact_ledger() -> None:
     done = compaction.compact(now=time.time())
     if done.stored is not None or done.events:
         log.info("ledger compacted", stored=done.stored, events=done.events, states=done.states)
 
 
-@shared_task(within_seconds=60.0)
+@shared_task(within_seconds=60.0, deletes=True)
 def archive_ended_launches() -> None:
     now = time.time()
     archived, forgotten = archiving.archive_ended(now=now), archiving.forget_archived(now=now)
@@ -25,7 +25,7 @@ def archive_ended_launches() -> None:
         log.info("launches archived", archived=archived, forgotten=forgotten)
 
 
-@shared_task(within_seconds=60.0)
+@shared_task(within_seconds=60.0, deletes=True)
 def sweep_leftovers() -> None:
     gone = leftovers.sweep(now=time.time())
     if gone:

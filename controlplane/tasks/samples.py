@@ -10,7 +10,7 @@ from controlplane.commands import samples
 log = structlog.get_logger(__name__)
 
 
-@shared_task
+@shared_task(deletes=True)
 def forget_old_samples() -> None:
     deleted = samples.forget_old(now=time.time())
     if deleted:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
@@ -18,9 +19,10 @@ from django.db import Error
 
 from controlplane.commands import rounds
 from controlplane.commands.rounds import Begun, Plan
-from controlplane.domain.clockwork import SPACING
+from controlplane.domain.clockwork import HELD_SECONDS, SPACING
 from controlplane.models import TaskRound
 from controlplane.queries import clockwork
+from controlplane.queries.wording import span
 
 from .process import is_gone, this_process
 
@@ -59,15 +61,28 @@ def longest_running(now: float) -> float:
     return max((now - began for place in list(_places.values()) for began in list(place.running.values())), default=0.0)
 
 
+class Leapt(Exception):
+    """The clock seems to have gone ahead: what is deleted by it now may not be old at all."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the clock went ahead by {seconds / 86_400:,.0f} days or more, or nobody ran this for so long:"
+            f" nothing is deleted for {span(HELD_SECONDS)}, so that a wrong clock can be set right"
+        )
+
+
 class Round(Task):
-    """The base of all tasks. A task may say `at_once`, how many of its rounds a process runs beside each other, and
-    `within_seconds`, after which a round is given up and the next may begin: its own time-outs must end it before."""
+    """The base of all tasks. A task may say `at_once`, how many of its rounds a process runs beside each other,
+    `within_seconds`, after which a round is given up and the next may begin: its own time-outs must end it before, and
+    `deletes`: it takes away what is old, and does not where the clock has leapt."""
 
     abstract = True
     acks_late = True
     reject_on_worker_lost = True
     at_once = 1
     within_seconds = 30.0
+    deletes = False
+    throws = (Leapt,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         request = self.request
@@ -78,11 +93,12 @@ class Round(Task):
             # Somebody asked for it: that is no round.
             return self.run(*args, **kwargs)
         plan = Plan(key_of(self.name), every, self.within_seconds, overlaps=self.at_once > 1)
-        take(plan, lambda: self.run(*args, **kwargs), at_once=self.at_once, sent_by=str(request.origin or ""))
+        sent_by = str(request.origin or "")
+        take(plan, lambda: self.run(*args, **kwargs), at_once=self.at_once, sent_by=sent_by, deletes=self.deletes)
         return None
 
 
-def take(plan: Plan, work: Any, *, at_once: int = 1, sent_by: str = "") -> bool:
+def take(plan: Plan, work: Any, *, at_once: int = 1, sent_by: str = "", deletes: bool = False) -> bool:
     """Run `work` as the next round, if that is due and nobody has it; whether it ran. What it raises is kept and raised."""
     place, thread = _places[plan.task], threading.get_ident()
     began = time.monotonic()
@@ -96,11 +112,15 @@ def take(plan: Plan, work: Any, *, at_once: int = 1, sent_by: str = "") -> bool:
         begun = _claim(plan, place, sent_by)
         if begun is not None:
             place.claimed_at = began
-            _run(begun, work, place)
+            _run(begun, partial(_refuse, begun) if deletes and begun.leapt else work, place)
         return begun is not None
     finally:
         with place.lock:
             del place.running[thread]
+
+
+def _refuse(begun: Begun) -> None:
+    raise Leapt(begun.leapt)
 
 
 def _claim(plan: Plan, place: Place, sent_by: str) -> Begun | None:

@@ -1,6 +1,8 @@
 """The web process: uvicorn around the ASGI application, on a socket that is opened first."""
 
 import asyncio
+import gc
+import os
 import signal
 import socket
 import time
@@ -14,6 +16,10 @@ from controlplane.web import health
 from .patience import Patient
 
 GRACE_SECONDS = 5
+KEEP_ALIVE_SECONDS = 90
+"""For an idle connection: longer than proxies and load balancers keep theirs (a minute), or what they send on one that is
+just being closed comes to nothing, and people are told 502."""
+
 STUCK_MILLISECONDS = 30_000
 # The stream takes no messages at all.
 MOST_SOCKET_BYTES = 64 * 1024
@@ -26,6 +32,10 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # All that was imported lives as long as the process. A page of a large fleet makes so many rows that the
+        # collector would walk all of it several times a page.
+        gc.collect()
+        gc.freeze()
         if sockets and not self.should_exit:
             print(f"web ready {url_of(sockets[0])}", flush=True)
 
@@ -49,17 +59,23 @@ def serve(listener: socket.socket) -> None:
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # A client that takes nothing for so long is cut off, with all that lies in buffers for it. Connections inherit it.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK_MILLISECONDS)
-    config = uvicorn.Config(
+    # Read by the library for WebSockets when it is loaded: a cookie that pages and API take is not to end the stream.
+    os.environ.setdefault("WEBSOCKETS_MAX_LINE_LENGTH", str(Patient.head_bytes))
+    Server(configured()).run(sockets=[listener])
+
+
+def configured() -> uvicorn.Config:
+    return uvicorn.Config(
         "controlplane.asgi:application",
         lifespan="off",
         http=Patient,
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         ws_max_size=MOST_SOCKET_BYTES,
     )
-    Server(config).run(sockets=[listener])
 
 
 def url_of(listener: socket.socket) -> str:

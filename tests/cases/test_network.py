@@ -1,5 +1,6 @@
 """Public reports: addresses, ports and Hosts."""
 
+import json
 import socket
 
 import pytest
@@ -66,7 +67,7 @@ def test_NET_01_an_ipv6_address_has_one_form(server: Server, tenant):
 @pytest.mark.parametrize(
     ("host", "addresses"), [("::1", ["::1"]), ("localhost", ["127.0.0.1"]), ("::", ["::1", "127.0.0.1"])]
 )
-def test_NET_01_the_listener_serves_the_families_it_was_told(listening_on, host, addresses):
+def test_NET_01_the_listener_serves_the_families_it_was_told(listening_on, sqlite_backend, host, addresses):
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     process = listening_on(host)
@@ -74,6 +75,11 @@ def test_NET_01_the_listener_serves_the_families_it_was_told(listening_on, host,
         client = Client(process.kv_port, host=address)
         assert client.put().status == 200
         assert client.topology().status == 200
+        assert client.put(rank_port=0).status == 400
+    # Who was refused is named as everywhere else: not as IPv4 within IPv6, by which no rank and no network is known.
+    told = "SELECT data FROM controlplane_event WHERE kind = 'registration.refused' ORDER BY revision"
+    eventually(lambda: len(rows(sqlite_backend, told)) == len(addresses))
+    assert [json.loads(data)["source"] for (data,) in rows(sqlite_backend, told)] == addresses
 
 
 def test_NET_03_a_loopback_address_from_another_host_is_flagged_and_not_probed():

@@ -88,6 +88,10 @@ NOT_SAFE = [
         },
         ["I001"],
     ),
+    # The web process forwards both wires.
+    (checks.open_doors, {"PDCP_WEB_HOST": "0.0.0.0"}, ["W010", "W011"]),
+    (checks.open_doors, {"PDCP_WEB_HOST": "0.0.0.0", "PDCP_REGISTER_BY": "token", "PDCP_READ_NETWORKS": LAN}, []),
+    (checks.open_doors, {"CSRF_TRUSTED_ORIGINS": ["https://pd.example.org"]}, ["W010", "W011"]),
     (checks.open_pages, {}, []),
     (checks.open_pages, {"DEBUG": True}, []),
     (checks.open_pages, {"DEBUG": True, "PDCP_WEB_HOST": "0.0.0.0"}, ["E010", "W013"]),
@@ -111,6 +115,21 @@ NOT_SAFE = [
 def test_a_set_up_that_is_not_safe_where_others_reach_it_is_flagged(check, knobs, expected):
     with override_settings(**knobs):
         assert ids(check) == expected
+
+
+def test_whoever_is_believed_about_a_visitors_address_is_named(monkeypatch):
+    behind = {"PDCP_WEB_HOST": "0.0.0.0", "CSRF_TRUSTED_ORIGINS": ["https://pd.example.org"]}
+    for believed, knobs, expected in (
+        ("", behind, ["W020"]),
+        ("10.0.0.7", behind, []),
+        ("*", behind, ["W021"]),
+        ("*", {"PDCP_WEB_HOST": "0.0.0.0"}, ["W021"]),
+        ("", {"PDCP_WEB_HOST": "0.0.0.0"}, []),
+        ("*", {"CSRF_TRUSTED_ORIGINS": ["https://pd.example.org"]}, []),
+    ):
+        monkeypatch.setenv("FORWARDED_ALLOW_IPS", believed)
+        with override_settings(**knobs):
+            assert ids(checks.believed_proxies) == expected, (believed, knobs)
 
 
 def test_a_key_that_one_host_made_is_not_for_a_shared_database(monkeypatch):

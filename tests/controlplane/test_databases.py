@@ -5,6 +5,7 @@ from django.db import OperationalError, connections
 
 from controlplane import databases
 from controlplane.env import BadSetting
+from tests.controlplane.commands.on_backend import inside
 
 
 def options(url: str, tmp_path) -> dict:
@@ -28,6 +29,16 @@ def test_on_postgresql_all_aliases_are_one_database_and_the_reader_only_reads(tm
         assert "search_path=pd" in made[alias]["OPTIONS"]["options"]
     assert "default_transaction_read_only=on" in made["reader"]["OPTIONS"]["options"]
     assert "read_only" not in made["default"]["OPTIONS"]["options"]
+
+
+def test_a_page_may_think_for_long_within_its_snapshot_and_a_writer_may_not(postgresql_backend):
+    with inside(postgresql_backend):
+        said = {}
+        for alias in connections:
+            with connections[alias].cursor() as cursor:
+                cursor.execute("SHOW idle_in_transaction_session_timeout")
+                said[alias] = cursor.fetchone()[0]
+    assert said == {"default": "2s", "reader": "30s", "traffic": "2s"}
 
 
 @pytest.mark.parametrize("url", ["mysql://u:hunter2@h/n", "sqlite://:memory:", "hunter2", "postgres//u:hunter2@h"])

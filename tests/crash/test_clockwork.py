@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+import redis
 
 import tests.support.inside  # noqa: F401  isort: skip
 from django.db import connections
@@ -20,6 +21,7 @@ from controlplane.databases import TRAFFIC
 from controlplane.models import TaskFailure, TaskRound
 from controlplane.tasks.keeper import EXIT_SOFTWARE
 from tests.controlplane.commands.on_backend import inside
+from tests.doubles.muting import Muting
 from tests.support.machine import slowness
 from tests.support.plugin import Backend
 from tests.support.processes import Child
@@ -35,7 +37,7 @@ import os, sys, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "controlplane.settings"
 django.setup()
 from controlplane.tasks import keeper
-keeper.WEDGED_SECONDS = 2.0
+keeper.WEDGED_SECONDS, keeper.DEAF_SECONDS, keeper.ASK_SECONDS, keeper.LEAVE_SECONDS = 2.0, 2.0, 0.5, 1.0
 from celery.bin.celery import main
 sys.exit(main())
 """
@@ -186,3 +188,22 @@ def test_a_round_that_never_ends_is_ended_with_its_worker_and_that_is_said(clock
     until(lambda: task(HANGS).number == 1)
     assert worker.wait(GENEROUS_SECONDS) == EXIT_SOFTWARE
     assert "a round never ends" in worker.log()
+
+
+def test_a_worker_whose_connection_to_redis_died_without_a_word_starts_anew(clockwork: Clockwork):
+    """As after a fail-over, or behind a cable that was cut: it would wait for hours."""
+    path = clockwork.directory / "muting.sock"
+    between = Muting(path, clockwork.redis.socket)
+    clockwork.env["REDIS_URL"] = f"unix://{path}?db=0"
+    try:
+        worker = clockwork.start(run=("-c", IMPATIENT))
+        with redis.Redis(unix_socket_path=str(clockwork.redis.socket)) as direct:
+            # Messages that nobody understands are taken, too.
+            direct.rpush("pdcp:celery", "{}")
+            until(lambda: not direct.llen("pdcp:celery"))
+            between.mute()
+            direct.rpush("pdcp:celery", "{}")
+            assert worker.wait(GENEROUS_SECONDS) == EXIT_SOFTWARE
+        assert "messages wait and none arrives" in worker.log()
+    finally:
+        between.close()

@@ -22,6 +22,7 @@ from demo.fleet import Fleet, fleet
 from demo.plan import ACTS, AGENTS, GATEWAY, REPLICA, SEED
 from demo.settings import Settings
 from tests.demo.shots import Shots
+from tests.soak.hooks import Note
 from tests.support.machine import slowness
 from tests.support.processes import Child, clean_env
 from workers.agent.prefill import BIND_SECONDS
@@ -170,8 +171,14 @@ def test_however_it_ends_while_it_starts_no_process_stays(how, tmp_path):
 
 
 @pytest.mark.soak
-def test_a_whole_round_of_chaos_is_shown_and_heals(tmp_path):
+def test_a_whole_round_of_chaos_is_shown_and_heals(tmp_path, note: Note):
     with demo(tmp_path, "--chaos", "--calm", "0", "--rounds", "1", "--seconds", "1200", "--seed", "3") as child:
         said = child.wait_for_line(r"^(\d+) times something was broken, shown and mended: (.*)$", timeout=1300)
         assert child.wait(120) == 0, child.log()
     assert sorted(said[2].split(", ")) == sorted(ACTS)
+    # "08:11:08   9.9 s well: …", of each act.
+    well = [float(found[1]) for line in child.lines if (found := re.search(r"(\d+\.\d) s well: ", line))]
+    note(
+        "broken, shown and mended", f"{len(ACTS)} acts; the longest took {max(well):.0f} s, five of them to look at it"
+    )
+    note("requests", next(line for line in reversed(child.lines) if " requests, " in line).strip())

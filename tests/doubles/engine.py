@@ -60,8 +60,8 @@ class Engine(Server):
     Knobs, to be set at any time: `counts[dp]`; `hold` (requests stay until `release()`); `health` (status) and
     `health_seconds`; `script` (statuses of /health to come, one after another; 0 hangs up); `loads` (status of its loads);
     `started_at` (which start it says that it is); `frozen` (snapshots keep the age they have: a scheduler that hangs);
-    `clock` (its clock minus ours, seconds); `sections` (what it knows of itself); `key`; `answers` (status of generate, 200
-    by default).
+    `still` (age of the snapshot of single DP ranks, seconds); `clock` (its clock minus ours, seconds); `sections` (what it
+    knows of itself); `key`; `answers` (status of generate, 200 by default).
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Engine(Server):
         self.answers = 200
         self.clock = 0.0
         self.frozen: float | None = None
+        self.still: dict[int, float] = {}
         self.asked: list[Asked] = []
         self.served: Counter[str] = Counter()
         self.hold = False
@@ -182,7 +183,7 @@ class Engine(Server):
         waiting = counts.waiting + counts.bootstrap * prefill
         waiting += (counts.prealloc + counts.transfer + counts.retracted) * decode
         return {
-            "timestamp": self.now(),
+            "timestamp": self.now() - self.still.get(dp, 0.0),
             "dp_rank": dp,
             "num_running_reqs": counts.running + self._held[dp],
             "num_waiting_reqs": waiting,

@@ -206,6 +206,21 @@ def test_a_decode_instance_shares_no_listener(serve):
     assert port_of(one.kv()) == 43003
 
 
+def test_a_seed_of_weights_takes_the_ranks_of_nobody(serve):
+    """It publishes under its name, beside a prefill that no decode names: those go on, also when it has ended."""
+    one = serve(PDCP_PROBE_NETWORKS="none")
+    assert one.kv().put(rank_port=43004).status == 200
+    unnamed = one.kv(keep=True)
+    assert port_of(unnamed) == 43004
+    assert one.engine("seed-1").publish(rank=0).status == 200
+    assert (unnamed.health(), port_of(unnamed), unnamed.bind(7, 0).status) == (200, 43004, 200)
+    # Whose weights are meant is another question.
+    assert one.engine().weights(0).status == 503
+    # A rank of it would be somebody's second prefill.
+    assert one.kv("seed-1").put(rank_port=43005).status == 200
+    assert (unnamed.health(), unnamed.slot().status) == (503, 503)
+
+
 def test_a_retired_instance_answers_404_and_takes_no_registration(serve):
     one = serve("old", PDCP_PROBE_NETWORKS="none")
     old = one.kv("old", keep=True)
@@ -286,7 +301,12 @@ def test_a_host_alias_names_its_instance_whatever_its_case_and_port(serve):
     for name, port in (("plain", 46000), ("aliased", 46001)):
         until(lambda name=name: one.kv(name).health() == 200)
         assert one.kv(name).put(rank_port=port).status == 200
-    for host in ("prefill-a.example.org", "prefill-a.example.org:8998", "PREFILL-A.Example.ORG:1"):
+    for host in (
+        "prefill-a.example.org",
+        "prefill-a.example.org:8998",
+        "PREFILL-A.Example.ORG:1",
+        "prefill-a.example.org.:2",
+    ):
         answer = one.kv()("GET", "/route", at(), headers={"Host": host})
         assert answer.status == 200, (host, answer)
         assert answer.json()["rank_port"] == 46001

@@ -42,7 +42,11 @@ class EngineAnswer(Answer):
     signals = serializers.SerializerMethodField()
     said = serializers.DictField(child=serializers.JSONField(), source="told", help_text="What it says of itself.")
     identified_at = Moment(allow_null=True)
-    load = serializers.DictField(child=serializers.IntegerField(), help_text="What it held when it was asked last.")
+    load = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="What it held when it was asked last. `still`, `still_dp`: how many DP ranks compute no more while others do,"
+        " and the first of them; `held_up_since` (epoch seconds): since when nothing of what waits gets on.",
+    )
     load_at = Moment(allow_null=True)
     withheld_since = Moment(allow_null=True, help_text="It fails, and that is not held against it: most engines do.")
 

@@ -41,6 +41,7 @@ class DecodeBody(Strict):
     dsv41_spec_layout = serializers.DictField(required=False, allow_null=True)
     decode_allocation_policy = Text(**NAME)
     state_types = serializers.ListField(child=Text(max_length=decodes.MAX_TEXT), required=False, max_length=32)
+    model = Text(**NAME, help_text="The name under which it serves its model, which SGLang does not compare.")
 
 
 class ResolveBody(Strict):

@@ -7,11 +7,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from controlplane.access import attempts
-from controlplane.access.roles import Role, Who
 from controlplane.commands import alarm_posting, alarms
-from controlplane.domain.errors import Refused
 from controlplane.domain.runbooks import RUNBOOKS
+from controlplane.management.auditing import attempted
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, moment, os_user
 from controlplane.queries import alarms as queries
 from controlplane.queries.alarms import AlarmRow, NoticeRow
@@ -81,20 +79,13 @@ class Command(OperatorCommand):
         return OK
 
     def _ack(self, options: dict[str, Any]) -> int:
-        who = Who(options["actor"] or os_user(), Role.OPERATOR, via="cli")
-        target = f"alarm {options['alarm']}"
-
-        def note(outcome: str, *, allowed: bool) -> None:
-            attempts.note(
-                who, "alarms.ack", target, allowed=allowed, status=0, reason=options["reason"], outcome=outcome
-            )
-
-        try:
-            done = alarms.acknowledge(options["alarm"], actor=who.name, reason=options["reason"])
-        except Refused as refused:
-            note(refused.sentence, allowed=False)
-            raise
-        note(done.sentence, allowed=True)
+        actor, reason = options["actor"] or os_user(), options["reason"]
+        done = attempted(
+            lambda: alarms.acknowledge(options["alarm"], actor=actor, reason=reason),
+            action="alarm.acknowledge",
+            target=f"alarm {options['alarm']}",
+            options=options,
+        )
         if options["json"]:
             self.print_json({"alarm": done.alarm, "changed": done.changed, "sentence": done.sentence})
         else:

@@ -21,7 +21,7 @@ class Command(ActingCommand):
 
     def operate(self, options: dict[str, Any]) -> int:
         asked, watch = self.asked(options), options["watch"]
-        done = intent.cordon(options["name"], **asked)
+        done = self.attempt("cordon", options, lambda: intent.cordon(options["name"], **asked))
         self.tell_changed(done, as_json=options["json"], one_line=watch)
         if not watch:
             return OK

@@ -54,12 +54,14 @@ class Command(ActingCommand):
     def _act(self, options: dict[str, Any]) -> drains.Changed:
         name, asked = options["name"], self.asked(options)
         if options["cancel"]:
-            return drains.cancel(name, to=options["to"] or "enabled", **asked)
+            to = options["to"] or "enabled"
+            return self.attempt("cancel-drain", options, lambda: drains.cancel(name, to=to, **asked))
         if options["force"]:
-            return drains.force(name, **asked)
+            return self.attempt("force-drain", options, lambda: drains.force(name, **asked))
         deadline = options["deadline"]
         until = time.time() + duration(deadline) if deadline is not None else None
-        return drains.drain(name, deadline_at=until, min_ready=options["min_ready"], **asked)
+        asked |= {"deadline_at": until, "min_ready": options["min_ready"]}
+        return self.attempt("drain", options, lambda: drains.drain(name, **asked))
 
     def _plan(self, options: dict[str, Any]) -> int:
         group = self.asked(options)["group"]

@@ -22,6 +22,7 @@ from controlplane.queries.following import Follower, check_follows
 
 POLL_SECONDS = 0.25
 AWAY_SECONDS = 0.5
+MOST = 1_000_000
 
 
 class Command(OperatorCommand):
@@ -61,6 +62,8 @@ class Command(OperatorCommand):
 
     def _past(self, options: dict[str, Any], kinds: list[str] | None) -> list[EventRow]:
         limit, start = options["limit"], options["after"]
+        if limit is not None and limit > MOST:
+            raise Refused(f"--limit is {MOST:,} events at most", code="malformed")
         if start is not None:
             check_follows(start, head().revision)
             return after(start, limit=500 if limit is None else limit, instance=options["instance"], kinds=kinds)

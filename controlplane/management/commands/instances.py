@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 
 from controlplane.commands import instances
 from controlplane.domain.errors import Refused
+from controlplane.management.auditing import attempted
 from controlplane.management.documents import fleet_document, instance_document
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, local, os_user
 from controlplane.queries import fleet
@@ -74,7 +75,12 @@ class Command(OperatorCommand):
     def operate(self, options: dict[str, Any]) -> int:
         if options["action"] == "list":
             return self._list(as_json=options["json"])
-        done = self._change(options)
+        done = attempted(
+            lambda: self._change(options),
+            action=f"instance.{options['action']}",
+            target=options["name"],
+            options=options,
+        )
         if options["json"]:
             self.print_json(
                 {"name": done.name, "changed": done.changed, "sentence": done.sentence, "advice": list(done.advice)}

@@ -11,6 +11,7 @@ from controlplane.commands import purging, requests
 from controlplane.domain.errors import Refused
 from controlplane.domain.topology import Slot
 from controlplane.management.acting import duration
+from controlplane.management.auditing import attempted
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, moment, os_user
 from controlplane.queries.stale import ArchivedRow, StaleRow, archive, ended, stale
 from controlplane.queries.wording import ago, counted, slot_key
@@ -93,7 +94,13 @@ class Command(OperatorCommand):
     def _purge(self, name: str, options: dict[str, Any], told: list[dict[str, Any]]) -> bool:
         actor = options["actor"] or os_user()
         try:
-            number = purging.purge(name, override=options["override"], actor=actor, reason=options["reason"])
+            number = attempted(
+                lambda: purging.purge(name, override=options["override"], actor=actor, reason=options["reason"]),
+                action="instance.purge",
+                target=name,
+                options=options,
+                told=lambda number: f"request {number} is with the bootstrap process",
+            )
         except Refused as refused:
             # One that is refused keeps nothing from the next.
             told.append({"instance": name, "request": None, "granted": False, "answer": refused.sentence})
@@ -132,7 +139,7 @@ class Command(OperatorCommand):
                 self.say(f"{gone.sentence}.")
             if not self._confirmed(options, ["launches"]):
                 return NOTHING
-            gone = purging.purge_archive(**said)
+            gone = attempted(lambda: purging.purge_archive(**said), action="archive.purge", target="", options=options)
         if options["json"]:
             self.print_json({"dry_run": options["dry_run"], "count": gone.count, "sentence": gone.sentence})
         else:

@@ -18,7 +18,8 @@ class Command(ActingCommand):
         self.add_subject(parser, group=False)
 
     def operate(self, options: dict[str, Any]) -> int:
-        done = instances.retire(options["name"], **self.by(options), expected=options["if_version"])
+        asked = {**self.by(options), "expected": options["if_version"]}
+        done = self.attempt("retire", options, lambda: instances.retire(options["name"], **asked))
         if options["json"]:
             self.print_json({"name": done.name, "changed": done.changed, "sentence": done.sentence})
         else:

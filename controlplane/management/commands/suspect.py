@@ -9,6 +9,7 @@ from django.core.management.base import CommandParser
 
 from controlplane.commands import suspecting
 from controlplane.domain.errors import Refused
+from controlplane.management.auditing import attempted
 from controlplane.management.documents import engine_document
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, moment, os_user
 from controlplane.queries import fleet, telling_engines
@@ -33,7 +34,13 @@ class Command(OperatorCommand):
         if not 0 <= options["wait"] < float("inf"):
             raise Refused("--wait is a number of seconds, 0 or more", code="malformed")
         name = options["name"]
-        found = suspecting.suspect(name, actor=options["actor"] or os_user(), reason=options["reason"])
+        actor, reason = options["actor"] or os_user(), options["reason"]
+        found = attempted(
+            lambda: suspecting.suspect(name, actor=actor, reason=reason),
+            action="instance.suspect",
+            target=name,
+            options=options,
+        )
         row, asked = self._row(name, found.at, patience=options["wait"])
         if options["json"]:
             said = {"name": name, "changed": found.changed, "sentence": found.sentence, "at": moment(found.at)}

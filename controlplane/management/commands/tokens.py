@@ -9,9 +9,10 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandParser
 
-from controlplane.access import attempts, links, tokens
-from controlplane.access.roles import TOKEN_VERBS, Role, Who
+from controlplane.access import links, tokens
+from controlplane.access.roles import TOKEN_VERBS
 from controlplane.domain.errors import Refused
+from controlplane.management.auditing import attempted
 from controlplane.management.operating import NOTHING, OK, OperatorCommand, local, moment, os_user
 
 DEFAULT_LIFE = "90d"
@@ -49,14 +50,16 @@ class Command(OperatorCommand):
     def operate(self, options: dict[str, Any]) -> int:
         if options["action"] == "list":
             return self._list(as_json=options["json"])
-        who = Who(options["actor"] or os_user(), Role.ADMIN, via="cli")
         work, target = (self._make, options["name"]) if options["action"] == "make" else (self._revoke, options["key"])
-        try:
-            outcome = work(options, who.name)
-        except Refused as refused:
-            self._audit(who, options, target, allowed=False, outcome=refused.sentence)
-            raise
-        self._audit(who, options, target, allowed=True, outcome=outcome)
+        actor = options["actor"] or os_user()
+        attempted(
+            lambda: work(options, actor),
+            action=f"token.{options['action']}",
+            # Whoever pastes a whole token to revoke it: all but its beginning is a secret.
+            target=target if options["action"] == "make" else target[: tokens.KEY_LENGTH],
+            options=options,
+            told=str,
+        )
         return OK
 
     def _make(self, options: dict[str, Any], actor: str) -> str:
@@ -93,11 +96,6 @@ class Command(OperatorCommand):
         else:
             self.say(f"{sentence}.")
         return sentence
-
-    def _audit(self, who: Who, options: dict[str, Any], target: str, *, allowed: bool, outcome: str) -> None:
-        action = f"tokens.{options['action']}"
-        target = target[: tokens.KEY_LENGTH] if options["action"] == "revoke" else target
-        attempts.note(who, action, target, allowed=allowed, status=0, reason=options["reason"], outcome=outcome)
 
     def _list(self, *, as_json: bool) -> int:
         found = tokens.listing()

@@ -18,5 +18,7 @@ class Command(ActingCommand):
         self.add_subject(parser)
 
     def operate(self, options: dict[str, Any]) -> int:
-        self.tell_changed(intent.uncordon(options["name"], **self.asked(options)), as_json=options["json"])
+        asked = self.asked(options)
+        done = self.attempt("uncordon", options, lambda: intent.uncordon(options["name"], **asked))
+        self.tell_changed(done, as_json=options["json"])
         return OK

@@ -130,6 +130,7 @@ class Command(BaseCommand):
     def _say_sign_in_link(self, url: str) -> None:
         # Whoever reads the output signs in as administrator: only a person at a terminal of this host may.
         if not (sys.stdout.isatty() and is_loopback(settings.PDCP_WEB_HOST)):
+            self._say("  sign in      with a password; the first account: python manage.py createsuperuser")
             return
         try:
             token = links.issue(now=timezone.now())

@@ -3,6 +3,7 @@
 from django.db import transaction
 from django.test import override_settings
 
+from controlplane import env
 from controlplane.access import attempts, secrets
 from controlplane.access.roles import Role, Who
 from controlplane.databases import FACTS
@@ -71,3 +72,7 @@ def test_what_was_sealed_is_opened_by_the_same_key_or_a_former_one_and_no_other(
         assert secrets.unseal(sealed) is None
     for damaged in (sealed[:-4], "x", "\ud800", "é", "a\x00"):
         assert secrets.unseal(damaged) is None
+
+
+def test_former_keys_can_be_given_in_the_environment():
+    assert "SECRET_KEY_FALLBACKS" in env.known

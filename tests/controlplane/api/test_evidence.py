@@ -60,6 +60,10 @@ def test_an_item_that_makes_no_sense_is_pointed_at_and_nothing_is_kept():
     worker = Api(token=token_of("report"))
     refused = worker.post("workers/evidence", {"source": "w", "evidence": [item("resolved"), item("arrived")]})
     assert refused.status == 400 and refused.json["errors"][0]["pointer"] == "/evidence/1/rung"
+    # Workers of a later version leave out what is pointed at so.
+    newer = worker.post("workers/evidence", {"source": "w", "newer": 1, "evidence": [item("resolved", newest=1)]})
+    found = {(fault["pointer"], fault["code"]) for fault in newer.json["errors"]}
+    assert newer.status == 400 and found == {("/newer", "unknown"), ("/evidence/0/newest", "unknown")}
     for wrong in ({"room": "x"}, {"age_seconds": None}, {"result": "No Word"}, {"detail": "x" * 201}, {"more": 1}):
         assert worker.post("workers/evidence", {"source": "w", "evidence": [item("resolved", **wrong)]}).status == 400
     assert worker.post("workers/evidence", {"source": "w", "evidence": [item("resolved")] * 2001}).status == 400

@@ -204,7 +204,7 @@ def test_a_bad_host_header_is_a_problem_under_the_api_alone(viewer):
     assert refused.status_code == 400
     assert refused.headers["Content-Type"] == "application/problem+json"
     assert json.loads(refused.content)["code"] == "malformed"
-    assert client.get("/livez").headers["Content-Type"].startswith("text/html")
+    assert client.get("/sign-in/").headers["Content-Type"].startswith("text/html")
 
 
 def test_answers_are_not_kept_by_anybody_between(viewer):

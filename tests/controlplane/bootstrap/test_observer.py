@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from controlplane.bootstrap.mirroring import Mirror
 from controlplane.bootstrap.observer import Observer
 from controlplane.bootstrap.recorder import NOT_STORED, Staged
 from controlplane.domain.errors import Refused
+from controlplane.domain.observing import MOMENTS
 from controlplane.ledger.writes import Writes
 from controlplane.probes.networks import ProbePolicy
 from controlplane.probes.observed import Asker
@@ -118,6 +120,18 @@ def test_a_look_that_finds_nothing_new_asks_once_and_writes_nothing(server):
         before, server.asked = (list(seen.recorder.kinds), seen.recorder.mirrors), []
         await seen.look()
         assert (list(seen.recorder.kinds), seen.recorder.mirrors) == before and server.asked == ["tp-1"]
+
+    asyncio.run(story())
+
+
+def test_what_was_read_before_the_clock_was_set_back_is_read_again_in_its_time(server):
+    async def story() -> None:
+        seen = Observing(Observed(server.url))
+        await seen.look()
+        ahead = {name: time.time() + 3600 for name in MOMENTS}
+        seen.observer._memories[1] = replace(seen.observer._memories[1], **ahead)
+        known, now = seen.observer._memory(seen.instance), time.time()
+        assert all(now - 60 < getattr(known, name) <= now for name in MOMENTS)
 
     asyncio.run(story())
 

@@ -8,6 +8,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+import pytest
+
 from controlplane.bootstrap.fleet import Fleet, Instance
 from controlplane.bootstrap.recorder import Staged
 from controlplane.bootstrap.sweeping import NEVER, Turns
@@ -81,12 +83,12 @@ class Scene:
         self.watch = Watch(self.fleet, self.recorder, self.peers, interval=interval)  # type: ignore[arg-type]
         self.recorder.wanted = self.watch.wanted
 
-    def add(self, number: int, ranks: int) -> Instance:
+    def add(self, number: int, ranks: int, *, host: str = HOST) -> Instance:
         instance = Instance(number, f"i{number}")
         self.fleet.add(instance)
         for tp in range(ranks):
             put = Registration(
-                Slot(0, 0, tp, 0), Topology(1, 1, ranks, 1), SharedFacts(64, "auto"), HOST, number * 1000 + tp
+                Slot(0, 0, tp, 0), Topology(1, 1, ranks, 1), SharedFacts(64, "auto"), host, number * 1000 + tp
             )
             instance.directory = register(instance.directory, put, time.time()).directory
         return instance
@@ -101,10 +103,10 @@ class Scene:
 
 
 @asynccontextmanager
-async def watching(*sizes: int, interval: float = 0.1) -> AsyncIterator[Scene]:
+async def watching(*sizes: int, interval: float = 0.1, host: str = HOST) -> AsyncIterator[Scene]:
     scene = Scene(interval=interval)
     for number, ranks in enumerate(sizes, start=1):
-        scene.add(number, ranks)
+        scene.add(number, ranks, host=host)
     tasks = [asyncio.create_task(work) for work in (scene.watch.report_forever(), scene.watch.sweep_forever())]
     try:
         await until(lambda: scene.whole)
@@ -170,12 +172,13 @@ async def test_what_only_repeats_what_is_known_is_work_for_nobody():
         assert scene.recorder.submitted == submitted
 
 
-async def test_to_have_asked_too_much_says_nothing_of_a_rank_that_answers():
-    async with watching(2) as scene:
+@pytest.mark.parametrize("host", [HOST, "rank-7.example"], ids=["asked too much", "no name server answers"])
+async def test_that_it_could_not_be_asked_says_nothing_of_a_rank_that_answers(host):
+    async with watching(2, host=host) as scene:
         scene.peers.all_say = Contact.UNPROBED
-        asked = len(scene.peers.times((HOST, 1000)))
+        asked = len(scene.peers.times((host, 1000)))
         # Three tries for each answer that could not be had.
-        await until(lambda: len(scene.peers.times((HOST, 1000))) >= asked + 4)
+        await until(lambda: len(scene.peers.times((host, 1000))) >= asked + 4)
         assert set(scene.contacts(scene.fleet.by_id[1])) == {Contact.UP}
 
 

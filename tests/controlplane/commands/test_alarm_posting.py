@@ -165,6 +165,16 @@ def test_a_claim_that_never_came_back_is_open_to_others_after_a_while(receiver):
     assert states() == ["delivered"] and queries.notices()[0].problem == ""
 
 
+def test_a_message_that_is_due_after_the_longest_pause_is_due_now(receiver):
+    """It was made before the clock was set back; all others would wait for it."""
+    wait(2)
+    now = time.time()
+    AlarmNotice.objects.using(FACTS).update(due_at=now + 200)
+    assert alarm_posting.deliver(now) == 0
+    AlarmNotice.objects.using(FACTS).update(due_at=now + 7200)
+    assert alarm_posting.deliver(now) == 2
+
+
 def test_a_test_message_is_sent_at_once_and_not_repeated(receiver):
     notice, answer = alarm_posting.try_out()
     assert answer.taken and receiver.kinds == ["test"] and receiver.messages[0]["id"] == notice.notice

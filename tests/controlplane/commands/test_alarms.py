@@ -243,13 +243,22 @@ def test_rounds_go_on_when_the_clock_was_set_back():
     world.refuse(4001)
     watch(12)
     now = watch.now
-    AlarmDesk.objects.using(FACTS).update(decided_at=now + 100)
+    AlarmDesk.objects.using(FACTS).update(decided_at=now + 50)
     serving("prefill-c", first_port=6000).refuse(6001)
     watch(12)
     assert {row.instance for row in open_alarms()} == {"prefill-a"}, "somebody looked later, and was faster"
     AlarmDesk.objects.using(FACTS).update(decided_at=now + 7200)
     watch(12)
     assert "prefill-c" in {row.instance for row in open_alarms()}, "nobody waits for two hours"
+
+
+def test_what_began_before_the_clock_was_set_back_is_raised_in_its_time():
+    serving().refuse(4001)
+    watch = Watcher()
+    watch()
+    Alarm.objects.using(FACTS).update(began_at=watch.now + 7200)
+    assert watch(15) == Round(raised=1, told=1)
+    assert the_alarm().since <= watch.now
 
 
 def test_what_is_long_over_is_forgotten_and_what_is_open_is_not():

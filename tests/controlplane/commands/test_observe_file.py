@@ -19,6 +19,7 @@ WHO = {"actor": "anna", "reason": "a test"}
 @pytest.fixture(autouse=True)
 def _on_backend(on_backend):
     observing._last.clear()
+    observing._unended.clear()
     return on_backend
 
 
@@ -130,3 +131,23 @@ def test_what_must_not_be_asked_is_not_observed(url):
     for field in ("observed_url", "observed_engine_info_url"):
         with pytest.raises(Refused):
             instances.add("a", **{field: url}, **WHO)
+
+
+def test_a_line_that_is_still_being_written_counts_once_it_is_the_same_twice(file):
+    file.write_text("a http://10.0.0.1:8998\nb http://10.0.0.2:89")
+    observing.read_observe_file()
+    assert not Instance.objects.using(FACTS).exists()
+    file.write_text("a http://10.0.0.1:8998\nb http://10.0.0.2:8998")
+    observing.read_observe_file()
+    assert not Instance.objects.using(FACTS).exists()
+    observing.read_observe_file()
+    assert stored("b").observed_url == "http://10.0.0.2:8998" and stored("a").observed_url == "http://10.0.0.1:8998"
+
+
+def test_a_file_that_is_too_large_changes_nothing(file, monkeypatch):
+    monkeypatch.setattr(observe_file, "MAX_BYTES", 40)
+    file.write_text("a http://10.0.0.1:8998\nb http://10.0.0.2:8998\n")
+    observing.read_observe_file()
+    assert not Instance.objects.using(FACTS).exists()
+    with pytest.raises(Refused, match="larger than"):
+        observe_file.read(file.read_text())

@@ -105,6 +105,8 @@ def test_who_lives_is_refused_and_nothing_is_asked(fleet):
         purging.purge("a", actor=" ")
     with pytest.raises(Refused, match="some of it is no character"):
         purging.purge("a", actor="anna", reason="\udcff")
+    with pytest.raises(Refused, match="must not hold U\\+202E: with it a sentence reads otherwise"):
+        purging.purge("a", actor="anna", reason="\u202egnp.exe")
     assert not Request.objects.using(FACTS).exists()
     with pytest.raises(Refused, match="a request is one of evict, "):
         requests.make("purge", "a", actor="anna")
@@ -232,7 +234,7 @@ def test_in_memory_nobody_is_called_so_any_more_and_its_rooms_are_forgotten():
     fleet.rooms.bind(1, 7, 0, 1000, 0)
     a.answers[b"?"] = object()  # type: ignore[assignment]
     fleet.remove(a)
-    assert (fleet.named("a"), fleet.only_one(), fleet.by_port, fleet.rooms.count) == (None, b, {}, 0)
+    assert (fleet.named("a"), fleet.only_one(ranks=True), fleet.by_port, fleet.rooms.count) == (None, b, {}, 0)
     assert not a.answers
     again = Held(3, "a", directory=Directory("a"))
     fleet.add(again)

@@ -198,3 +198,13 @@ def test_reports_that_meet_lose_nothing():
     for gateway in "gh":
         own = [e.data for e in after(0) if e.kind == "breaker.turned" and e.data["gateway"] == gateway]
         assert [data["before"] for data in own] == ["closed", *[data["after"] for data in own]][: len(own)]
+
+
+def test_a_gateway_is_heard_from_now_also_after_the_clock_was_set_back():
+    def heard_at(at: float) -> float:
+        reports.report_breakers("g", [], at)
+        return Gateway.objects.using(FACTS).get(name="g").seen_at
+
+    assert heard_at(NOW + 5) == NOW + 5
+    assert heard_at(NOW + 2) == NOW + 5, "an older word, or another host whose clock is a little behind"
+    assert heard_at(NOW - 3600) == NOW - 3600, "else it would live for an hour after its last word"

@@ -1,6 +1,7 @@
 """The journal's expired head is cut, a bounded piece at a time, and nothing else."""
 
 import pytest
+from django.conf import settings
 
 from controlplane.commands import rooms
 from controlplane.databases import TRAFFIC
@@ -47,6 +48,15 @@ def test_an_expired_row_behind_a_living_one_waits_for_it():
     ids = bind(NOW + 60, LONG_AGO)
     assert rooms.trim_expired(now=NOW).bindings == 0
     assert left() == ids
+
+
+def test_a_clock_that_was_ahead_does_not_make_the_journal_grow_without_end(monkeypatch):
+    monkeypatch.setattr(settings, "PDCP_ROOM_LIMIT", 5)
+    bind(NOW + 1e9, *[LONG_AGO] * 30)
+    assert rooms.trim_expired(now=NOW, chunk=100).bindings == 31
+    ids = bind(NOW + 1e9, *[NOW + 1] * 22)
+    assert rooms.trim_expired(now=NOW, chunk=100).bindings == 3, "no more than are of any use"
+    assert left() == ids[3:]
 
 
 def test_collisions_are_kept_for_a_day_and_in_a_bounded_number(monkeypatch):

@@ -2,7 +2,8 @@
 
 `tp0@1` is a PUT of slot tp0 at port 1 (TP 2, page size 64); `up 1 2`, `refused 1`, `silent 1`, `unreached 1`, `stranger 1`
 are verdicts of one probe round; `dead 1` is two refusals half a second apart; `wait 61`, `evict`, `evict tp0 of 1`,
-`supersede`, `flushed` are what they say. A PUT takes `page=16 layout=hnd of=4 dp=2 token=t http=30001 outside`.
+`supersede`, `flushed` are what they say. A PUT takes `page=16 layout=hnd of=4 dp=2 token=t http=30001 outside`. Each hundred
+of ports is on a host of its own: 1 to 99 on the first one, 100 to 199 on the second.
 """
 
 from controlplane.domain import orders
@@ -46,7 +47,7 @@ class Scene:
         return self
 
     def see(self, contact: Contact, ports: list[str]) -> None:
-        self.decided(observe(self.directory, {(HOST, int(port)): contact for port in ports}, self.now))
+        self.decided(observe(self.directory, {address_of(port): contact for port in ports}, self.now))
 
     def order(self, word: str, more: list[str]) -> None:
         try:
@@ -112,7 +113,11 @@ def registration(word: str, more: list[str]) -> Registration:
     facts = SharedFacts(int(said.get("page", 64)), "auto", kv_layout=said.get("layout"))
     flags = ("unprobed",) if "outside" in more else ()
     http = int(said.get("http", 30000))
-    return Registration(slot_of(where), topology, facts, HOST, int(port), http, said.get("token"), flags)
+    return Registration(slot_of(where), topology, facts, *address_of(port), http, said.get("token"), flags)
+
+
+def address_of(port: str) -> tuple[str, int]:
+    return (HOST if int(port) < 100 else f"10.0.0.{1 + int(port) // 100}"), int(port)
 
 
 def slot_of(text: str) -> Slot:

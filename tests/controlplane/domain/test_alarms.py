@@ -244,3 +244,15 @@ def test_words_of_others_are_bounded_and_plain():
     assert key_of(long) == cause.key != key_of(concern("x" * 901))
     assert cause_of(concern()).instance == "prefill-a"
     assert cause_of(concern("Gateway g", at=Place("gateway", "g"))).instance == ""
+
+
+def test_a_clock_that_is_set_back_holds_no_alarm_up():
+    watcher, it = Watcher(), concern()
+    watcher.look(it)
+    watcher.now -= 7200
+    watcher.last(9, it)
+    assert watcher.kinds == ["raised"]
+    watcher.look()
+    watcher.now -= 7200
+    watcher.last(PATIENCE[Severity.CRITICAL].resolve_after + 6)
+    assert watcher.kinds == ["raised", "resolved"]

@@ -124,6 +124,14 @@ def test_an_instance_is_named_for_what_is_wrong_with_it_and_only_then(state, wha
     assert told(quiet) == []
 
 
+def test_who_publishes_weights_and_has_no_rank_may_be_a_seed():
+    (alone,) = told(seen(EMPTY, current=None))
+    (weights,) = told(seen(EMPTY, current=None, sessions=1))
+    assert (alone.why, alone.next) == ("", "Start it, or retire it")
+    assert (weights.what, weights.next) == (alone.what, "Start its ranks")
+    assert "added as a seed" in weights.why
+
+
 def test_what_somebody_wanted_so_is_no_concern():
     for intent in ("cordoned", "draining", "retired"):
         away = subject(wishes=(Wish(intent),), registration=BROKEN.registration, health=BROKEN.health)

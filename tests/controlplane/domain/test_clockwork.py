@@ -6,7 +6,7 @@ import pytest
 
 from controlplane.domain.attention import Harm
 from controlplane.domain.attention_tasks import LateWorkers, of_late_workers, of_tasks
-from controlplane.domain.clockwork import Round, Standing, Task, at_rest, turn
+from controlplane.domain.clockwork import HELD_SECONDS, LEAP_SECONDS, Round, Standing, Task, at_rest, leap, turn
 
 NOW = 1000.0
 
@@ -121,3 +121,29 @@ def test_late_workers_are_one_concern_an_instance_and_their_ranks_are_left_to_pr
     assert (first.state, first.what, first.size) == ("late", "has 6 workers that are late with their heartbeat", 6)
     assert first.why.startswith("w0 (dp0 tp0), w1 and 4 more: nothing was heard") and "decided by probes" in first.why
     assert second.what == "has 1 worker that is late with its heartbeat" and second.since == 950.0
+
+
+def test_a_round_that_began_later_than_now_is_given_up_by_more_than_it_may_take():
+    """Its process may be gone, on another host; the clock has been set back since it began."""
+    assert not turn(running(-29.0), now=NOW, every=1.0, overlaps=False, gone=False).begins
+    assert turn(running(-3600.0), now=NOW, every=1.0, overlaps=False, gone=False).lost == "it was not over within 30 s"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "error", "failing_since", "held"),
+    [
+        (60.0, "", None, False),
+        (LEAP_SECONDS - 1, "", None, False),
+        (LEAP_SECONDS + 1, "", None, True),
+        # The rounds after it are on time again, by the same wrong clock.
+        (60.0, "Leapt: the clock went ahead", NOW - 1, True),
+        (60.0, "Leapt: the clock went ahead", NOW - HELD_SECONDS, False),
+        (60.0, "OperationalError: away", NOW - 1, False),
+        # It was set right.
+        (-1e9, "Leapt: the clock went ahead", NOW + 1e9, False),
+    ],
+)
+def test_after_a_leap_of_the_clock_nothing_is_deleted_for_an_hour_or_until_it_is_set_right(
+    ahead, error, failing_since, held
+):
+    assert bool(leap(ahead=ahead, error=error, failing_since=failing_since, now=NOW)) is held

@@ -144,6 +144,21 @@ def test_what_disagrees_is_named_with_what_sglang_does(decode, of, field, effect
     assert why_not.what_happens in refused.value.sentence
 
 
+def test_kv_of_another_model_is_told_though_nobody_compares_it():
+    serves = replace(PREFILL, model="/mnt/a/Qwen3-32B")
+    other = compare(replace(DECODE, model="llama-3"), serves)
+    assert (other.verdict, other.outlook) == ("compatible", "unproven")
+    assert other.telling.sentence == "the models differ: prefill serves /mnt/a/Qwen3-32B, decode serves llama-3"
+    # The same weights lie elsewhere on another host; and what nobody said cannot differ.
+    for decode, of in (
+        (replace(DECODE, model="Qwen/qwen3-32b/"), serves),
+        (DECODE, serves),
+        (replace(DECODE, model="x"), PREFILL),
+    ):
+        assert compare(decode, of).findings == ()
+    assert read({"model": "llama-3"}).said == {"model": "llama-3"}
+
+
 def test_the_first_of_several_is_the_one_that_sglang_meets_first():
     worst = replace(DECODE, decode_allocation_policy="prefill_complete", page_size=1, tp_size=3, kv_cache_dtype="bf16")
     assert [field for field, _ in found(worst)] == [
@@ -152,7 +167,7 @@ def test_the_first_of_several_is_the_one_that_sglang_meets_first():
         "tp_size",
         "decode_allocation_policy",
     ]
-    assert len(CHECKS) == 11
+    assert len(CHECKS) == 12
 
 
 def test_what_one_side_leaves_open_is_not_compared_by_sglang_and_could_be_wrong_silently():

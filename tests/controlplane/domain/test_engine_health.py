@@ -1,5 +1,7 @@
 """What each answer of an engine does to what is known of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from controlplane.domain.engine_health import (
@@ -130,3 +132,63 @@ def test_only_what_is_proven_keeps_work_away():
 def test_a_sentence_holds_what_others_sent_as_it_is():
     known = Memory("http://e", error="{0} {at} }{")
     assert sentence(known) == "http://e has never answered from here: {0} {at} }{"
+
+
+@pytest.mark.parametrize("back", [100.0, 3600.0, 1e9], ids=["minutes", "an hour", "decades"])
+def test_an_engine_that_hangs_is_lost_in_its_time_though_the_clock_was_set_back(back):
+    before, begun = 2e9, 2e9 - back
+    memory = Memory("http://e", State.UP, since=before, answered_at=before, proof_at=before, served=True, passes=2)
+    memory = replace(memory, asked_at=before, identified_at=before, load_at=before)
+    turned = {}
+    for second in range(40):
+        memory = hear(memory, HUNG, RULE, begun + second)
+        turned.setdefault(memory.verdict, second)
+    assert turned[State.SILENT, Why.TIMEOUT] == 2 and turned[State.DOWN, Why.LOST] == RULE.lost_after
+    # Who it is and what it holds is asked again in its turn, too.
+    assert memory.identified_at == memory.load_at == begun
+
+
+def test_what_is_withheld_is_dated_anew_too_after_the_clock_was_set_back():
+    memory = withhold(Memory("http://e", State.UP, since=9e8, answered_at=9e8), HUNG, 9e8)
+    assert withhold(memory, HUNG, 5e8).withheld_since == withhold(memory, HUNG, 5e8).answered_at == 5e8
+
+
+NOTHING = dict.fromkeys(("running", "waiting", "bootstrap", "inflight", "prealloc", "transfer", "retracted"), 0)
+
+
+def looks(*loads: dict[str, int], every: float = 10.0) -> list[int | None]:
+    """Since when nothing gets on, after each look at such a load."""
+    memory, found = SERVING, []
+    for place, load in enumerate(loads):
+        memory = hear(memory, replace(WELL, load={**NOTHING, **load}), RULE, 1000.0 + place * every)
+        found.append(memory.load.get("held_up_since"))
+    return found
+
+
+WAITS = {"bootstrap": 3, "waiting": 3}
+
+
+@pytest.mark.parametrize(
+    ("loads", "since"),
+    [
+        ([WAITS, WAITS, WAITS], [1000, 1000, 1000]),
+        ([WAITS, {"bootstrap": 9, "waiting": 9}], [1000, 1000]),
+        # One got on, or was given up: the others may be next.
+        ([WAITS, {"bootstrap": 2, "waiting": 2}], [1000, 1010]),
+        ([WAITS, {**WAITS, "inflight": 1}, WAITS], [1000, None, 1020]),
+        ([{**WAITS, "running": 1}, {"bootstrap": 3, "waiting": 4}, {}], [None, None, None]),
+        ([{"prealloc": 2, "waiting": 2}, {"prealloc": 1, "transfer": 1, "waiting": 2}], [1000, 1000]),
+        ([{"prealloc": 2, "waiting": 3, "retracted": 1}, {"transfer": 2, "running": 5, "waiting": 2}], [None, None]),
+    ],
+)
+def test_since_when_nothing_of_what_waits_gets_on(loads, since):
+    assert looks(*loads) == since
+
+
+def test_what_happened_while_nobody_looked_is_not_claimed():
+    assert looks(WAITS, WAITS, every=60.0) == [1000, 1060]
+    unknown = {name: count for name, count in WAITS.items() if name != "bootstrap"}
+    memory = hear(SERVING, replace(WELL, load=unknown), RULE, 1000.0)
+    assert "held_up_since" not in memory.load, "an engine that does not tell its queues"
+    ahead = replace(SERVING, load={**NOTHING, **WAITS, "held_up_since": 5000}, load_at=990.0)
+    assert hear(ahead, replace(WELL, load={**NOTHING, **WAITS}), RULE, 1000.0).load["held_up_since"] == 1000

@@ -111,6 +111,33 @@ def test_doubt_is_told_as_doubt_and_a_busy_minute_is_none():
     assert told(seen(DECODE, State.LATE, why="missed")) == []
 
 
+def test_a_dp_group_that_stands_still_is_told_of_though_its_engine_is_well():
+    one = seen(PREFILL, State.UP, load={"still": 1, "still_dp": 3})
+    (concern,) = of_instances([one], now=NOW)
+    assert (concern.state, concern.harm, concern.name) == ("silent", Harm.PART, "DP group 3 of p")
+    assert concern.what == "computes no more, while the others of its engine do" and "DP rank 3" in concern.next
+    assert told(seen(PREFILL, State.DOWN, load={"still": 1})) == [("down", Harm.DOWN)], "all of it is worse"
+    cordoned = replace(PREFILL, wishes=(Wish("cordoned", None, "anna"),))
+    assert told(seen(cordoned, State.UP, load={"still": 1})) == []
+
+
+@pytest.mark.parametrize(
+    ("about", "load", "what"),
+    [
+        (PREFILL, {"bootstrap": 4}, "do not get on: 4 requests wait in its bootstrap queue for a decode"),
+        (DECODE, {"prealloc": 1}, "do not get on: 1 request waits for a KV cache or for memory"),
+    ],
+)
+def test_requests_that_do_not_get_on_for_a_minute_are_told_of_though_everything_is_well(about, load, what):
+    def since(seconds: float) -> InstanceSeen:
+        return seen(about, State.UP, load={**load, "held_up_since": int(NOW - seconds)})
+
+    assert told(since(59)) == []
+    (concern,) = of_instances([since(61)], now=NOW)
+    assert (concern.state, concern.harm, concern.what) == ("stalled", Harm.STUCK, what)
+    assert concern.name == f"Requests of {about.name}" and concern.since == NOW - 61
+
+
 def test_what_somebody_wanted_so_needs_nobody():
     cordoned = replace(DECODE, wishes=(Wish("cordoned", None, "anna"),))
     assert told(seen(cordoned, State.DOWN)) == [] and told(seen(cordoned, State.SILENT)) == []

@@ -108,6 +108,23 @@ def test_whoever_was_told_twice_may_close_at_once():
     assert pollers.flush_is_over(0.0, 5.2)
 
 
+def test_a_connection_that_a_proxy_keeps_for_several_decodes_was_told_when_each_of_them_had_the_time_to_ask_twice():
+    pollers = Pollers()
+    pollers.polled(1, 200, 0.0, shared=True)
+    # Of three decodes two have asked: twice a no, and nobody has heard it twice.
+    for moment in (1.0, 2.0):
+        pollers.polled(1, 503, moment, shared=True)
+    assert not pollers.flush_is_over(0.5, 2.0)
+    for moment in (3.0, 6.0, 7.0, 8.0, 11.0, 12.0, 13.0):
+        pollers.polled(1, 503, moment, shared=True)
+    assert not pollers.flush_is_over(0.5, 1.0 + CLOSED_COUNTS - 0.1)
+    assert pollers.flush_is_over(0.5, 1.0 + CLOSED_COUNTS)
+    # A proxy that opens a connection for one request and closes it may come back for another decode.
+    pollers.polled(2, 503, 13.0, shared=True)
+    pollers.closed(2, 13.1)
+    assert not pollers.flush_is_over(12.9, 13.2)
+
+
 def test_a_decode_that_was_told_the_topology_is_waited_for_until_its_first_poll():
     pollers = Pollers()
     pollers.learned(1.0)

@@ -69,6 +69,11 @@ FAULTS: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {
     "breaker open": (("breaker", "open"), {"shut": (Shut("router:r", "open"),)}),
     "breaker half open": (("breaker", "half_open"), {"shut": (Shut("router:r", "half_open"),)}),
     "loads stopped": (("policy", "stopped"), {"engine": replace(UP, loads_at=900.0)}),
+    "requests do not get on": (
+        ("policy", "held_up"),
+        {"engine": replace(UP, counts={"bootstrap": 4, "held_up_since": 900})},
+    ),
+    "a dp rank stands still": (("policy", "still"), {"engine": replace(UP, counts={"still": 1, "still_dp": 3})}),
     "flush": (("health", "flushing"), {"health": 503, "health_since": 990.0}),
     "disagreement": (("health", "disagree"), {"fronts": (replace(ROUTER, healthy=False),)}),
     "misfit": (("pairs", "misfit"), {"misfits": ("d: page_size 16 and 64",), "fitting": 0}),

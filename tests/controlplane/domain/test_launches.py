@@ -37,6 +37,9 @@ CANDIDATES = [
     ("whoever is in its way is asked", SERVING + "tp0@3", "asks 1 2 3"),
     ("a living candidate is not pushed aside", SERVING + "tp0@3 token=t; up 3; tp0@4 token=u",
      "refused has fits neither launch of here; candidate 3 -; asks 3"),
+    ("a third engine of one name hears who has its slot", "tp0@1; tp0@101; tp0@201",
+     "refused dp0 cp0 tp0 pp0 at 10.0.0.3:201 fits neither launch of here (launch 1 has it at 10.0.0.1:1, launch 2 has it at"
+     " 10.0.0.2:101), and the ranks of launch 2 (1 of 2) answer: end those and try again, or give this engine a name of its own"),
     ("nor one that nobody has asked yet", SERVING + "tp0@3 token=t; tp0@4 token=u", "refused has fits neither"),
     ("one without a living rank is", SERVING + "tp0@3 token=t; unreached 3; tp0@4 token=u", "candidate 4 -; refused -"),
     ("whose port the newcomer has is", SERVING + "tp0@3 token=t; up 3; tp0@3 token=u", "candidate 3 -; refused -"),
@@ -142,6 +145,31 @@ LATE = [
     ("at an address that answers it is a launch at once", CHALLENGED + "supersede; up 1; tp0@1", "candidate 1 -"),
     ("from elsewhere too", CHALLENGED + "supersede; refused 1; tp0@9", "candidate 9 -"),
 ]
+TOGETHER = [
+    ("two engines of one name begin together: each host's ranks stay with their own", "tp0@1; tp0@101; tp1@2; tp1@102",
+     "current 1 2; candidate 101 102"),
+    ("also when the first ranks seemed to be one launch", "tp0@1; tp1@102; tp1@2; tp0@101; up 1 2 101 102",
+     "serves 101 102; candidate 1 2; refused -"),
+    ("whoever is the first to contradict", "tp0@1; tp1@102; tp0@101; tp1@2; up 1 2 101 102", "serves 1 2; candidate 101 102"),
+    ("each parted rank is told to have moved", "tp0@1 of=3; tp1@102 of=3; tp1@2 of=3",
+     "events rank.left launch.opened rank.registered rank.registered; candidate 1 2 -; current - 102 -"),
+    ("a newcomer without neighbours opens a launch of its own", "tp0@1; tp1@102; tp1@202", "current 1 102; candidate - 202"),
+    ("ranks of one host cannot be told apart", "tp0@1; tp1@2; tp0@3; tp1@4", "current 1 2; candidate 3 4"),
+    ("what was served is never parted", "tp0@1; tp1@102; up 1 102; tp1@2", "serves 1 102; candidate - 2; health 200"),
+    ("nor a launch with a token", "tp0@1 token=t; tp1@102 token=t; tp1@2 token=t", "current 1 102; claims 2; candidate -"),
+    ("nor for a rank that is gone", "tp0@1; tp1@102; unreached 102; tp1@2", "current 1 2; candidate -"),
+    ("an engine of two nodes is one launch", "tp0@1 of=4; tp2@101 of=4; tp1@2 of=4; tp3@102 of=4", "current 1 2 101 102"),
+    ("a restart on the same hosts, seen before its deaths, is one too", "tp0@1; tp1@102; up 1 102; tp0@3; tp1@104; dead 1 102;"
+     "up 3 104; flushed", "serves 3 104; candidate -"),
+]
+CLOCK = [
+    ("a clock that is set back between two refusals delays no verdict", SERVING + "refused 1; wait -3600; dead 1",
+     "current - 2; health 503"),
+    ("nor makes one of two that came at once", SERVING + "refused 1; wait -3600; refused 1; wait 0.2; refused 1", "serves 1 2"),
+    ("nor holds up a launch that is full", "tp0@1; tp1@2; wait -3600; up 1 2", "serves 1 2"),
+    ("nor one that takes over", SERVING + "tp0@3 token=t; tp1@4 token=t; wait -3600; up 3 4; silent 1 2", "current 3 4"),
+    ("nor a rank that was replaced alone", SERVING + "tp0@3; wait -3600; up 3; dead 1; up 2 3", "current 3 2; candidate -"),
+]
 ORDERS = [
     ("evict one rank", SERVING + "evict tp0", "current - 2; health 503; serves -"),
     ("evict all of them", SERVING + "evict", "current -; health 503; serves -"),
@@ -158,7 +186,9 @@ ORDERS = [
     ("evicted before it served, no decode has to know", "tp0@1; evict", "health 200; current -"),
 ]
 # fmt: on
-TABLE = MEMBERSHIP + CANDIDATES + CONFLICTS + LEAVING + COMPLETION + PROMOTION + CLAIMS + LATE + ORDERS
+TABLE = (
+    MEMBERSHIP + CANDIDATES + CONFLICTS + LEAVING + COMPLETION + PROMOTION + CLAIMS + LATE + TOGETHER + CLOCK + ORDERS
+)
 
 
 @pytest.mark.parametrize(("script", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])

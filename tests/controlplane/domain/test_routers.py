@@ -81,3 +81,8 @@ def test_who_was_sent_a_moment_ago_is_neither_sent_again_nor_given_up():
     assert steps({"a": NotNow("a is cordoned")}, [sent], [], now=late).gone == (("a", "a is cordoned"),)
     # It appeared, and was cordoned meanwhile.
     assert steps({"a": NotNow("a is cordoned")}, [sent], [Held("1", A)], now=100.0).removals
+
+
+def test_who_was_sent_later_than_now_is_not_waited_for_until_the_clock_has_caught_up():
+    sent = Member("a", present=True, url=A.url, since=3700.0)
+    assert steps({"a": A}, [sent], [], now=100.0).additions == ("a",)

@@ -59,6 +59,8 @@ async def test_a_socket_is_for_those_who_may_read_what_they_ask_for(make_web, fl
         (here, {"X-PD-Token": token("read")["Authorization"].split()[1]}, "hello"),
         (here, vera, "hello"),
         (one, vera, "hello"),
+        # Whoever signs people in, in front of us, may have large cookies of its own.
+        (here, of(vera, Cookie=f"{vera['Cookie']}; other={9000 * 'x'}"), "hello"),
         (one, bound, "hello"),
         (here, bound, 4403),
         (f"{here}?instance=prefill-b", bound, 4403),

@@ -8,8 +8,10 @@ import time
 import pytest
 from django.db import connections
 
+from controlplane.access import attempts
 from controlplane.commands import drains, instances
 from controlplane.domain.topology import Topology
+from controlplane.management.operating import os_user
 from tests.controlplane.commands.draining import WHO, acknowledge, join, the_drain
 from tests.controlplane.queries.world import World
 from tests.doubles.engine import Engine
@@ -65,6 +67,14 @@ def test_an_afternoon_with_one_instance(alone, world):
     assert "was ended by force: it is not drained" in told and "drain.ended" not in told
     kinds = [event["kind"] for event in alone.json("events", "--limit", "100")[1]]
     assert kinds.count("drain.started") == 2 and kinds.count("drain.ended") == 2
+    # The audit has all of it, what was refused too: who said so, and who sat at which host.
+    audit = attempts.listing()
+    said = [(row.action, row.target, row.allowed) for row in audit]
+    assert said[0] == ("retire", "prefill-a", True) and said[1] == ("force-drain", "prefill-a", True)
+    assert ("cordon", "prefill-a dp1", True) in said and ("drain", "prefill-a dp7", False) in said
+    first = audit[-1]
+    assert (first.actor, first.via, first.reason, first.outcome) == ("anna", "cli", "new driver", done.stdout[:-2])
+    assert first.source.partition("@")[0] == os_user() and {row.source for row in audit} == {first.source}
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(alone, world, engine):

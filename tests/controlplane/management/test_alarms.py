@@ -50,7 +50,7 @@ def test_one_is_acknowledged_with_a_reason_and_audited(alone):
     assert "acknowledged" in alone.run("alarms", "list").stdout
     assert "anna looks after it since" in alone.run("alarms", "show", str(alarm.pk)).stdout
     assert alone.json("alarms", "ack", str(alarm.pk), "--reason", "mine")[1]["changed"]
-    rows = Attempt.objects.filter(action="alarms.ack").order_by("id").values_list("actor", "allowed", "reason")
+    rows = Attempt.objects.filter(action="alarm.acknowledge").order_by("id").values_list("actor", "allowed", "reason")
     assert list(rows) == [(os_user(), False, " "), ("anna", True, "a new disk"), (os_user(), True, "mine")]
 
 

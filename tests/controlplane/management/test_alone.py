@@ -70,6 +70,12 @@ def test_wrong_usage_exits_with_2_and_a_sentence(alone):
         assert sentence in done.stderr and "Traceback" not in done.stderr
 
 
+def test_what_no_database_takes_is_a_sentence_too(alone):
+    for arguments in (["fleet", "a\udcff"], ["drain", "\udcff"], ["events", "--limit", "9" * 20]):
+        done = alone.run(*arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and done.stderr.startswith("error: "), arguments
+
+
 def test_a_request_that_nobody_answers_stays_and_says_that_nobody_leads(alone):
     alone.run("instances", "add", "a")
     done = alone.run("request", "evict", "a", "--wait", "0.2")

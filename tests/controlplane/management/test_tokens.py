@@ -34,7 +34,7 @@ def test_a_token_is_made_shown_once_listed_and_revoked(alone, ann):
     assert alone.json("tokens", "revoke", made["key"])[1]["changed"] is False
     assert alone.json("tokens", "list")[1][0]["state"] == "revoked"
     kept = [(row.actor, row.action, row.target, row.allowed) for row in attempts.listing()]
-    assert kept[1] == ("otto", "tokens.revoke", made["key"], True) and kept[2][1:] == ("tokens.make", "w", True)
+    assert kept[1] == ("otto", "token.revoke", made["key"], True) and kept[2][1:] == ("token.make", "w", True)
     assert made["token"] not in str(attempts.listing())
 
 

@@ -92,8 +92,18 @@ def test_an_address_that_no_rank_can_have_is_refused_with_a_sentence(given, code
 
 
 def test_metadata_services_outside_link_local_are_unusable_too():
-    assert unusable(parse_ip("100.100.100.200")) == "a metadata service"
-    assert unusable(parse_ip("100.100.100.201")) is None
+    # AWS gives pods their credentials at fd00:ec2::23, in a range that is probed by default; Azure's agent has a public one.
+    for host in ("100.100.100.200", "fd00:ec2::23", "fd00:ec2::254", "168.63.129.16"):
+        assert unusable(parse_ip(host)) == "a metadata service"
+    for host in ("100.100.100.201", "fd00:ec3::23", "168.63.129.17"):
+        assert unusable(parse_ip(host)) is None
+
+
+def test_an_ipv4_address_within_an_ipv6_one_hides_nothing():
+    for host in ("64:ff9b::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::1", "::a9fe:a9fe"):
+        assert unusable(parse_ip(host)) == "a metadata service"
+    for host in ("64:ff9b::a00:10a", "2002:a00:10a::1", "::1", "fd00::a9fe:a9fe"):
+        assert unusable(parse_ip(host)) is None
 
 
 def test_loopback_is_recognised_in_every_spelling():

@@ -16,9 +16,11 @@ from cryptography.x509.oid import NameOID
 from django.conf import settings
 from django.test import override_settings
 
+from controlplane.domain.engine_health import Answer, Memory
 from controlplane.domain.errors import Refused
 from controlplane.probes import outgoing
-from controlplane.probes.networks import ProbePolicy
+from controlplane.probes.engines import Patient, examine
+from controlplane.probes.networks import ProbePolicy, parse_networks
 from controlplane.probes.outgoing import Unreachable, check_url, fetch
 from controlplane.probes.sweep import Budget, Purse, is_local_address
 from controlplane.probes.urls import parse
@@ -93,6 +95,9 @@ NEVER = [
     "http://[::ffff:169.254.169.254]/latest",
     "http://[64:ff9b::a9fe:a9fe]/latest",
     "http://[fd00:ec2::254]/latest",
+    "http://[fd00:ec2::23]/v1/credentials",
+    "http://168.63.129.16/machine?comp=goalstate",
+    "http://[2002:a9fe:a9fe::1]/latest",
     "http://100.100.100.200/latest",
     "http://169.254.7.7:30000",
     "http://[fe80::1]:30000",
@@ -321,9 +326,13 @@ async def test_https_proves_the_name_and_not_the_address_that_it_led_to(tmp_path
             if proven:
                 assert (await fetch("GET", url, resolver=to_loopback, timeout=10)).body == b"proven"
                 continue
-            with pytest.raises(Unreachable):
+            with pytest.raises(Unreachable) as refused:
                 await fetch("GET", url, resolver=to_loopback, timeout=10)
+            assert refused.value.why == outgoing.DISTRUSTED
         assert len(peer.requests) == 1
+        patient = Patient(1, "decode", f"https://127.0.0.1:{peer.port}", Memory())
+        heard = await examine(patient, allowed=ProbePolicy(parse_networks("127.0.0.0/8")), timeout=10)
+        assert heard.answer is Answer.UNASKED and "certificate" in heard.error, "it does not hang, and it was not asked"
 
 
 async def test_only_a_url_of_our_own_settings_may_name_any_network_and_any_port():

@@ -14,14 +14,14 @@ from controlplane.domain.contact import Contact
 from controlplane.domain.topology import Slot, Topology
 from controlplane.ledger.append import NewEvent
 from controlplane.models import Instance, Launch, Lease, Router, RouterMember
-from controlplane.queries import attention, memo
+from controlplane.queries import attention, fleet, memo
 from controlplane.queries.fleet import snapshot
 from tests.controlplane.commands.alarming import an_alarm
 from tests.controlplane.commands.draining import join
 from tests.controlplane.queries.world import World
 
 TP4 = Topology(1, 1, 4, 1)
-QUERIES = 31
+QUERIES = 30
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +74,33 @@ def test_a_rank_that_died_is_told_with_its_host_its_reason_and_since_when():
     assert concern.why.startswith("Missing dp0 tp3. dp0 tp3 left: ") and "refuses connections" in concern.why
     assert concern.next.startswith("Look at host 10.0.0.1")
     assert concern.since == pytest.approx(world.now, abs=1)
+
+
+def test_who_is_gone_is_counted_however_few_are_named_and_who_left_an_older_launch_is_not():
+    world = serving(topology=Topology(1, 1, 32, 1))
+    world.refuse(*range(4000, 4020))
+    (concern,) = told().values()
+    assert concern.what == "takes no requests: 20 of its 32 ranks are gone"
+    assert "dp0 tp0 and 19 more left: " in concern.why
+    reason = fleet.instance("prefill-a", now=time.time())[0].health_reason
+    assert reason.endswith("served and lost dp0 cp0 tp0 pp0, dp0 cp0 tp1 pp0, dp0 cp0 tp2 pp0 and 17 more")
+    # Where the others were is not known here: they may have been on another host.
+    assert concern.next.startswith("Look at their hosts")
+    for tp in range(32):
+        world.put(Slot(0, 0, tp, 0), Topology(1, 1, 32, 1), port=6000 + tp, token="second")
+    world.probe(Contact.UP, *range(6000, 6032))
+    world.end_flush()
+    world.refuse(6007)
+    (concern,) = told().values()
+    assert (concern.what, concern.why.count("left")) == ("takes no requests: 1 of its 32 ranks is gone", 1)
+    assert "dp0 tp7 left: " in concern.why and concern.next.startswith("Look at host 10.0.0.1")
+
+
+def test_of_a_launch_that_nobody_is_left_of_no_more_are_counted_than_are_known():
+    world = serving(topology=Topology(1, 1, 32, 1))
+    world.refuse(*range(4000, 4032))
+    (concern,) = (one for one in told().values() if one.name == "prefill-a")
+    assert "dp0 tp0 and at least 15 more left: " in concern.why
 
 
 def test_a_rank_that_hangs_leaves_doubt_and_the_time_of_it_is_that_of_the_last_probe_that_failed():

@@ -18,7 +18,7 @@ from controlplane.queries import compatibility
 from tests.controlplane.queries.world import World
 
 TP4 = Topology(1, 1, 4, 1)
-PAIR_QUERIES = 16
+PAIR_QUERIES = 15
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +59,21 @@ def test_what_the_engine_of_an_observed_decode_says_speaks_for_it():
     (pair,) = pairs().rows
     assert (pair.known_from, pair.verdict) == ("observed", "incompatible")
     assert pair.compatibility.why_not.sentence == "page_size differs: prefill has 64, decode has 32"
+
+
+def test_engines_that_serve_different_models_are_an_unproven_pair():
+    serving("p")
+    instances.add("d", role="decode", actor="anna")
+    for name, model in (("p", "/w/qwen3"), ("d", "llama-3")):
+        url = f"http://{name}.rack:30000"
+        heard = Memory(url, State.LISTED, said={"mode": "null", "model": model})
+        Instance.objects.using(FACTS).filter(name=name).update(observed_url=url, observation=stored(heard))
+    (pair,) = pairs().rows
+    # Of a decode that says no more than its model nothing else is known.
+    assert (pair.known_from, pair.verdict) == ("nobody", "unknown")
+    assert "the models differ: prefill serves /w/qwen3, decode serves llama-3" in [
+        finding.sentence for finding in pair.compatibility.findings
+    ]
 
 
 def test_what_is_posted_speaks_for_a_decode_named_or_not():

@@ -15,7 +15,7 @@ from controlplane.queries.explain import explain_instance
 from tests.controlplane.queries.world import World
 
 DP2_TP2 = Topology(2, 1, 2, 1)
-EXPLAIN_QUERIES = 34
+EXPLAIN_QUERIES = 33
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +114,18 @@ def test_a_full_candidate_that_waits_says_for_whom_and_what_would_end_the_wait()
         "Launch 2 has all of its 4 ranks, but waits: dp0 tp0 at 10.0.0.1:4000, dp0 tp1 at 10.0.0.1:4001,"
         " dp1 tp0 at 10.0.0.1:4002, dp1 tp1 at 10.0.0.1:4003 of launch 1 still answer."
         " `manage.py request supersede prefill-a` puts launch 2 in charge."
+    )
+
+
+def test_two_launches_on_different_hosts_may_be_two_engines_of_one_name():
+    world = World()
+    world.launch(DP2_TP2, first_port=4000)
+    for port, slot in enumerate(DP2_TP2.slots(), 5000):
+        world.put(slot, DP2_TP2, port=port, host="10.0.0.2")
+    world.probe(Contact.UP, *range(5000, 5004), host="10.0.0.2")
+    world.probe(Contact.UP, *range(4000, 4004))
+    assert told()[1].endswith(
+        " They are on other hosts: when both are meant to run, two engines are called prefill-a, and need two names."
     )
 
 

@@ -16,8 +16,8 @@ from controlplane.domain.inquiry import KEYS
 from controlplane.domain.questions import Inquiry
 from controlplane.domain.topology import Slot, Topology
 from controlplane.ledger.append import NewEvent
-from controlplane.models import Instance, Lease, Router, RouterMember
-from controlplane.queries.inquiry import inquire
+from controlplane.models import EngineInfo, Instance, Lease, Router, RouterMember
+from controlplane.queries.inquiry import LISTENER, inquire
 from tests.controlplane.queries.world import World
 
 INQUIRY_QUERIES = 25
@@ -102,6 +102,27 @@ def test_a_dead_rank_is_the_cause_and_what_came_of_it_is_not():
     assert found["engine"].follows == "registered" and found["health"].follows == "registered"
 
 
+def test_seeds_of_weights_leave_it_clear_whose_ranks_are_meant():
+    World().launch(TP2, first_port=4000)
+    instances.add("seed-a", role="seed", **WHO)
+    assert asked()["tenant"].code == "only"
+    instances.add("named-a", **WHO)
+    assert asked()["tenant"].code == "named"
+    # It came by its weights, and has no rank.
+    pk = Instance.objects.using(FACTS).get(name="named-a").pk
+    published = {
+        "rank": 0,
+        "epoch": 1,
+        "session": "10.0.0.2:1",
+        "digest": "d",
+        "tensors": 1,
+        "total_bytes": 1,
+        "at": 1.0,
+    }
+    EngineInfo.objects.using(FACTS).create(instance_id=pk, state="retired", **published)
+    assert asked()["tenant"].code == "only"
+
+
 def test_a_rank_that_was_refused_says_why():
     world = World(ago=5)
     world.launch(TP2, first_port=4000, skip=1)
@@ -153,6 +174,18 @@ def test_a_port_that_we_could_not_open_is_said_until_we_could():
     assert "18500" in found.outcome.next
     record(lambda: (None, [NewEvent("listener.opened", "p", {"port": 18_500})]))
     assert no(asked("p")) == [("registered", "nobody")]
+
+
+def test_that_a_port_was_never_told_of_is_found_out_without_reading_an_instances_whole_ledger():
+    with connections[FACTS].cursor() as cursor:
+        cursor.execute("SELECT COALESCE(MAX(revision), 0) FROM controlplane_event")
+        (last,) = cursor.fetchone()
+        rows = [(last + n, 1.0, "rank.probed", "p", "", "", "{}") for n in range(1, 3001)]
+        cursor.executemany("INSERT INTO controlplane_event VALUES (%s, %s, %s, %s, %s, %s, %s)", rows)
+        cursor.execute("ANALYZE controlplane_event")
+        how = "EXPLAIN QUERY PLAN" if connections[FACTS].vendor == "sqlite" else "EXPLAIN"
+        cursor.execute(f"{how} {LISTENER}", ["p"])
+        assert "event_of_listener" in str(cursor.fetchall())
 
 
 def all_lead() -> None:

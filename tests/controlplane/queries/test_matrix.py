@@ -136,8 +136,20 @@ def test_traffic_is_added_up_by_pair_over_the_last_minutes():
     assert list(found) == [("p", "d")]
     row = found["p", "d"]
     assert (row.requests, row.failed, row.failures) == (1000, 20, (("cut", 15), ("prefill_failed", 5)))
-    assert (row.failed_share, round(row.per_second, 2)) == (0.02, 1.11)
+    assert (row.failed_share, row.per_second) == (0.02, 1000 / (14 * 60 + NOW % 60))
     assert pair_traffic.traffic([], ["d"], now=NOW) == {}
+
+
+def test_the_pace_of_a_pair_is_that_of_the_time_of_which_gateways_have_reported():
+    outcome("p", "d", "ok", 120, minutes_ago=1)
+    outcome("p", "e", "ok", 6)
+    found = pair_traffic.traffic(["p"], ["d", "e"], now=NOW)
+    assert found["p", "d"].per_second == 120 / (60 + NOW % 60)
+    assert found["p", "e"].per_second == 6 / (60 + NOW % 60)
+    # A report may be about more than the second in which it comes.
+    just_now = NOW // 60 * 60 + 1
+    OutcomeCount.objects.using(TRAFFIC).filter(decode="d").delete()
+    assert pair_traffic.traffic(["p"], ["e"], now=just_now)["p", "e"].per_second == 6 / 10
 
 
 def test_the_busiest_pairs_come_first_and_their_number_is_bounded():

@@ -17,7 +17,7 @@ from controlplane.queries.routable import Counts
 from tests.controlplane.queries.world import World
 
 DP2_TP2 = Topology(2, 1, 2, 1)
-ROUTABLE_QUERIES = 16
+ROUTABLE_QUERIES = 15
 
 
 @pytest.fixture(autouse=True)

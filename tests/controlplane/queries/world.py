@@ -15,6 +15,7 @@ from controlplane.ledger.writes import Writes
 from controlplane.models import Instance, Lease
 from tests.controlplane.queries.rounds import all_run
 
+HOST = "10.0.0.1"
 FACTS_OF_ALL = SharedFacts(page_size=64, kv_cache_dtype="auto")
 
 
@@ -30,12 +31,14 @@ class World:
         Lease.objects.using(FACTS).filter(name="bootstrap").update(token=1, holder="test pid 1", expires_at=time.time())
         all_run()
 
-    def put(self, slot: Slot, topology: Topology, *, port: int, token: str | None = None, flags=()) -> None:
-        put = Registration(slot, topology, FACTS_OF_ALL, "10.0.0.1", port, None, token, flags)
+    def put(
+        self, slot: Slot, topology: Topology, *, port: int, token: str | None = None, flags=(), host: str = HOST
+    ) -> None:
+        put = Registration(slot, topology, FACTS_OF_ALL, host, port, None, token, flags)
         self._keep(register(self.directory, put, self.now))
 
-    def probe(self, contact: Contact, *ports: int) -> None:
-        verdicts: dict[Address, Contact] = {("10.0.0.1", port): contact for port in ports}
+    def probe(self, contact: Contact, *ports: int, host: str = HOST) -> None:
+        verdicts: dict[Address, Contact] = {(host, port): contact for port in ports}
         self._keep(observe(self.directory, verdicts, self.now))
 
     def refuse(self, *ports: int) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from controlplane.commands import intent, router_rounds, routers
+from controlplane.commands import intent, router_facts, router_rounds, routers
 from controlplane.domain.routers import PENDING_SECONDS
+from controlplane.queries import attention, inquiry
 from controlplane.queries import routers as queries
 from tests.controlplane.routers.fleet import WHO, member, told
 from tests.controlplane.routers.real import eventually
@@ -60,7 +62,8 @@ def test_one_that_it_swallows_may_come_any_moment_and_is_told_again_after_a_whil
     assert not member("a").present and "cordoned" in member("a").sentence
     assert told("router.worker") == [], "who was never seen in it neither came nor went"
     stubborn.swallows = False
-    routers.reconcile(now=later)
+    # The other one was told of just now, by the clock that goes on beside the test.
+    routers.reconcile(now=time.time() + PENDING_SECONDS + 1)
     assert stubborn.urls() == [fleet.engines["d"].url]
 
 
@@ -155,3 +158,47 @@ def test_whom_a_slow_router_was_not_told_of_in_time_is_not_in_it(stubborn, monke
     monkeypatch.setattr(router_rounds, "TOLD_WITHIN_SECONDS", 4.0)
     routers.reconcile()
     assert len(stubborn.urls()) == 2
+
+
+def breakers_of(name: str) -> tuple[str, str]:
+    answer = next(one for one in inquiry.inquire(name, now=time.time()).answers if one.key == "breaker")
+    return answer.verdict, answer.code
+
+
+NO_BREAKERS = [
+    "",
+    "node_load1 0.3\n",
+    'renamed_worker_breaker{worker_url="URL"} 1\n',
+    'smg_worker_cb_state{worker="URL"} 1.2.3\n',
+    'smg_worker_cb_state{worker="http://127.0.0.1:1"} 0\n',
+]
+
+
+def test_metrics_that_tell_of_no_breaker_are_not_taken_for_closed_ones(fleet):
+    fleet.prefill("a")
+    fleet.decode("d")
+    with StubbornRouter() as router:
+        router.metrics = ""
+        fleet.serve(router)
+        routers.reconcile()
+        for told in NO_BREAKERS:
+            router.metrics = told.replace("URL", fleet.engines["a"].url)
+            routers.reconcile()
+            row = queries.router("r")
+            assert row.state == "in_step" and row.problem.startswith(
+                "its breakers are not known: its metrics have none"
+            )
+            assert breakers_of("a") == ("not_observed", "unread")
+        now = time.time()
+        (concern,) = (one for one in attention.concerns(attention.scene(now=now), now=now) if one.name == "Router r")
+        assert concern.what == "is in step, and does not tell how its breakers stand" and concern.why
+        router.metrics = "".join(f'smg_worker_cb_state{{worker="{one.url}"}} 0\n' for one in fleet.engines.values())
+        routers.reconcile()
+        assert queries.router("r").problem == "" and breakers_of("a") == ("yes", "closed")
+
+
+def test_a_look_counts_as_new_also_after_the_clock_was_set_back():
+    """Else the list as it was seen then would prove for an hour that a drained worker is not in it."""
+    assert router_facts._latest(None, 100.0, 105.0) == 100.0
+    assert router_facts._latest(103.0, 100.0, 105.0) == 103.0, "a slow round makes nothing old"
+    assert router_facts._latest(3700.0, 100.0, 105.0) == 100.0

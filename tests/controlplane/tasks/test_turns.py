@@ -22,7 +22,7 @@ from controlplane.models import TaskFailure, TaskRound
 from controlplane.tasks import turns
 from controlplane.tasks.process import is_gone, this_process
 from controlplane.tasks.samples import forget_old_samples
-from controlplane.tasks.turns import Round, key_of, take
+from controlplane.tasks.turns import Leapt, Round, key_of, take
 
 PLAN = Plan("check_drains", every=0.001, within=30.0)
 """Due all the time: what is tested is not the waiting."""
@@ -63,6 +63,13 @@ def test_what_beat_sends_is_a_round_and_what_somebody_asks_for_is_none():
     assert (found.task, found.number, found.done, found.outcome) == ("forget_old_samples", 1, 1, "ok")
     assert (found.every_seconds, found.sent_by, found.ran_by) == (300.0, "gen77@host-a", this_process().name)
     sent(celery_beat_task=True)
+    assert TaskRound.objects.using(TRAFFIC).get().number == 1
+
+
+def test_messages_that_waited_for_a_worker_are_one_round():
+    # They last for minutes, so that a worker whose clock is ahead takes them for over as little as one whose clock is not.
+    for _ in range(40):
+        sent(celery_beat_task=True)
     assert TaskRound.objects.using(TRAFFIC).get().number == 1
 
 
@@ -158,3 +165,43 @@ def test_whose_process_is_gone_is_known_on_its_own_host_and_nowhere_else():
 
 def test_a_task_is_called_by_its_short_name():
     assert key_of("controlplane.tasks.drains.check_drains") == "check_drains"
+
+
+def test_what_deletes_by_age_waits_where_the_clock_has_leapt_and_says_so():
+    """A host that has just started may have any clock, and what is deleted by it is gone."""
+    ran: list[int] = []
+
+    def due(*, ago: float, deletes: bool = True) -> bool:
+        turns._places.clear()
+        TaskRound.objects.using(TRAFFIC).filter(task=PLAN.task).update(began_at=rounds.clock() - ago)
+        return take(PLAN, lambda: ran.append(1), deletes=deletes)
+
+    assert take(PLAN, lambda: ran.append(1), deletes=True) and len(ran) == 1
+    assert due(ago=6 * 86_400.0) and len(ran) == 2, "nobody was there for a week-end"
+    for ago in (30 * 365 * 86_400.0, 60.0):
+        with pytest.raises(Leapt, match="the clock went ahead by"):
+            due(ago=ago)
+    assert len(ran) == 2 and (row().failures, row().outcome) == (2, "failed")
+    assert due(ago=60.0, deletes=False) and len(ran) == 3, "the others go on"
+    with pytest.raises(Leapt):
+        due(ago=30 * 365 * 86_400.0)
+    TaskRound.objects.using(TRAFFIC).update(failing_since=rounds.clock() - 3601)
+    assert due(ago=60.0) and len(ran) == 4 and row().failures == 0, "an hour was enough to set it right"
+
+
+def test_deleted_is_by_the_clock_of_the_process_which_must_not_be_ahead_of_that_of_the_database(monkeypatch):
+    assert take(PLAN, lambda: None, deletes=True)
+    turns._places.clear()
+    database = rounds.clock()
+    monkeypatch.setattr(rounds, "clock", lambda: database + 60)
+    monkeypatch.setattr(rounds.time, "time", lambda: database + 3e9)
+    with pytest.raises(Leapt):
+        take(PLAN, lambda: None, deletes=True)
+
+
+def test_every_task_that_deletes_by_age_says_so():
+    deleting = {key_of(name) for name, task in app.tasks.items() if getattr(task, "deletes", False)}
+    assert deleting == {
+        *("compact_ledger", "archive_ended_launches", "sweep_leftovers", "forget_old_reports"),
+        *("delete_old_attempts_and_sessions", "forget_old_alarms", "forget_old_samples"),
+    }

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
 
 from controlplane.web import health
 
@@ -19,6 +19,17 @@ async def read() -> tuple[int, dict]:
 async def test_livez_depends_on_nothing(monkeypatch):
     monkeypatch.setattr(health, "CHECKS", {"database": _fail})
     assert (await health.livez(REQUEST)).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["10.244.3.7:8000", "[fd00::7]:8000", "web.pdcp.svc"])
+def test_an_orchestrator_asks_by_an_address_that_nobody_could_allow_and_people_do_not(host, monkeypatch):
+    monkeypatch.setattr(health, "CHECKS", {})
+    by_address = Client(headers={"host": host})
+    assert by_address.get("/livez").status_code == 200
+    assert by_address.get("/readyz").json()["status"] == "ready"
+    # A token is asked for as ever, and pages and API stay with ALLOWED_HOSTS.
+    assert by_address.get("/metrics").status_code == 401
+    assert [by_address.get(path).status_code for path in ("/", "/sign-in/", "/api/v1/fleet", "/livez/")] == [400] * 4
 
 
 async def test_readyz_answers_503_and_names_the_check_that_failed(monkeypatch):
