@@ -92,7 +92,11 @@ def _attend(door: socket.socket) -> tuple[dict[str, Any], list[int]]:
             _reap(ends)
         if door not in ready:
             continue
-        message, files, *_ = socket.recv_fds(door, 2**20, 4)
+        try:
+            message, files, *_ = socket.recv_fds(door, 2**20, 4)
+        except ConnectionResetError:
+            # The tests ended before they had read what was told last.
+            os._exit(0)
         if not message:
             os._exit(0)
         asked = json.loads(message)
