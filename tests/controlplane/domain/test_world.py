@@ -118,6 +118,8 @@ class World(RuleBasedStateMachine):
         self.heard: dict[Address, tuple[Contact, float]] = {}
         self.refusing: dict[Address, float] = {}
         self.superseded = False
+        # Launches that lack a rank because an operator evicted it: they protect nobody until it is back.
+        self.opened: set[int] = set()
         self.puts = 0
         # Where a living rank listens that was told no: whoever registered there before seems to answer for ever.
         self.squatters: set[Address] = set()
@@ -267,6 +269,8 @@ class World(RuleBasedStateMachine):
         if current is not None and candidate is not None and slot in current.rows:
             # A launch that lacks a rank protects nobody: the one that waits may now replace those that live on.
             self.superseded = True
+        elif current is not None and slot in current.rows:
+            self.opened.add(current.number)  # and so may one that comes later
         for row in rows + claims:
             if slot in (None, row.slot):
                 for rank in self.senders[row.address]:
@@ -288,8 +292,17 @@ class World(RuleBasedStateMachine):
 
     # --- what must hold ---------------------------------------------------------------------------------------
 
+    def follow_the_opened(self):
+        launches = {launch.number: launch for launch in self.keeper.directory.launches()}
+        for number in sorted(self.opened):
+            if number not in launches:
+                self.superseded = True
+            if number not in launches or launches[number].complete:
+                self.opened.discard(number)
+
     @invariant()
     def all_holds(self):
+        self.follow_the_opened()
         self.never_opens_incomplete()
         self.never_serves_two_launches_that_could_be_told_apart()
         self.events_lead_a_reader_to_the_same_state()
@@ -358,6 +371,7 @@ class World(RuleBasedStateMachine):
             self.now += CONFIRM_AFTER + 0.02
 
     def a_living_launch_is_served(self):
+        self.follow_the_opened()
         directory = self.keeper.directory
         good = [real for real in self.reals if real.registered and not self.is_hidden(real)]
         serving = directory.serving
