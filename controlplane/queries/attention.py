@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-from django.db import connections
 
-from controlplane.databases import READER
 from controlplane.domain import attention_fleet as beside
 from controlplane.domain.alarms import key_of
 from controlplane.domain.attention import Concern, most_harm_first
@@ -34,6 +32,7 @@ from .pairing import Pairing, pairing
 from .routable import RoutableRow, Weighed
 from .routers import RouterRow
 from .rows import InstanceRow, LaunchRow, RankRow
+from .sql import read
 from .wording import slot_ranges
 
 LATELY_SECONDS = 600.0
@@ -269,9 +268,9 @@ def _read_scene(now: float, revision: int) -> Scene:
         gateways.listing(),
         chosen,
         pairing(found.rows, chosen),
-        {(id_, number): at for id_, number, at in _read(NEWEST)},
-        dict(_read(TROUBLED, [revision - LOOK_BACK, '%"contact":"up"%'])),
-        _refusals(_read(REFUSED, [revision - LOOK_BACK, now - LATELY_SECONDS])),
+        {(id_, number): at for id_, number, at in read(NEWEST)},
+        dict(read(TROUBLED, [revision - LOOK_BACK, '%"contact":"up"%'])),
+        _refusals(read(REFUSED, [revision - LOOK_BACK, now - LATELY_SECONDS])),
         clockwork.listing(),
         workers.late_by_instance(),
         alarms.seen(),
@@ -289,9 +288,3 @@ def _refusals(rows: list[tuple[Any, ...]]) -> tuple[Refusal, ...]:
         said = {key: newest[key] for key in ("what", "source", "sentence")}
         found.append(Refusal(instance=name, count=len(told), at=told[0][0], **said))
     return tuple(found)
-
-
-def _read(sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
-    with connections[READER].cursor() as cursor:
-        cursor.execute(sql, values or [])
-        return list(cursor.fetchall())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from django.db import connections
-
 from controlplane.databases import READER
 from controlplane.domain.errors import Refused
 from controlplane.models import Router
+
+from .sql import read
 
 GATEWAYS = "SELECT name FROM controlplane_gateway WHERE left_at IS NULL ORDER BY name"
 ROUTERS = """
@@ -20,9 +20,9 @@ class Choosers:
 
     def __init__(self, gateway: str | None) -> None:
         self._only = gateway
-        self._gateways = [name for (name,) in _read(GATEWAYS)]
+        self._gateways = [name for (name,) in read(GATEWAYS)]
         self._routers: dict[str, list[str]] = defaultdict(list)
-        for instance, router in _read(ROUTERS):
+        for instance, router in read(ROUTERS):
             self._routers[instance].append(f"router:{router}")
         if gateway is not None and gateway not in self._gateways:
             known = Router.objects.using(READER).filter(name=gateway.removeprefix("router:"))
@@ -35,9 +35,3 @@ class Choosers:
         if self._only is not None:
             return (self._only,)
         return (*self._gateways, *self._routers.get(name, ()))
-
-
-def _read(sql: str) -> list[tuple[str, ...]]:
-    with connections[READER].cursor() as cursor:
-        cursor.execute(sql)
-        return list(cursor.fetchall())

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from django.db import connections
-
-from controlplane.databases import READER
 from controlplane.domain.addresses import bracketed, parse_ip
 from controlplane.domain.topology import Slot
 
 from . import hosts
 from .fleet import snapshot
 from .hosts import HostRow
+from .sql import escaped, read
 
 MOST = 8
 MOST_BESIDE = 4
@@ -100,14 +97,14 @@ def find(text: str) -> Finds:
     number = int(sought) if sought.isascii() and sought.isdigit() and len(sought) < 19 else None
     ip, port = hosts.address_of(sought) if hosts.may_be_one(sought) else (NOBODY, None)
     with snapshot():
-        instances = _read(INSTANCES, [_like(sought), sought, _like(sought)[1:]])
-        choosers = _read(CHOOSERS, [_like(sought)] * 2)
-        drains = _read(DRAINS, [number if number is not None else -1, _like(sought)])
+        instances = read(INSTANCES, [_like(sought), sought, _like(sought)[1:]])
+        choosers = read(CHOOSERS, [_like(sought)] * 2)
+        drains = read(DRAINS, [number if number is not None else -1, _like(sought)])
         exact = parse_ip(ip)
-        begins = _escaped(str(exact)) if exact is not None else f"{_escaped(ip)}%"
-        ranks = _read(RANKS, [begins, port]) if port is not None else []
+        begins = escaped(str(exact)) if exact is not None else f"{escaped(ip)}%"
+        ranks = read(RANKS, [begins, port]) if port is not None else []
         on_hosts = hosts.hosts(sought, limit=MOST_BESIDE + 1) if port is None else ()
-        ((revision,),) = _read(HEAD, [])
+        ((revision,),) = read(HEAD, [])
     return Finds(
         tuple(InstanceFound(*row) for row in instances),
         tuple(
@@ -126,16 +123,4 @@ def find(text: str) -> Finds:
 
 
 def _like(text: str) -> str:
-    return f"%{_escaped(text)}%"
-
-
-def _escaped(text: str) -> str:
-    for sign in "!%_":
-        text = text.replace(sign, f"!{sign}")
-    return text
-
-
-def _read(sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
-    with connections[READER].cursor() as cursor:
-        cursor.execute(sql, values)
-        return list(cursor.fetchall())
+    return f"%{escaped(text)}%"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections
-
-from controlplane.databases import READER
 from controlplane.domain.addresses import parse_ip
+
+from .sql import escaped, read
 
 # Ranks of launches that have not ended, and of the newest one: of a host that is gone all ranks may have left.
 RANKS = """
@@ -46,13 +45,13 @@ def may_be_one(text: str) -> bool:
 def instances_at(text: str) -> frozenset[int]:
     """The ids of instances with ranks at this address, at addresses that begin so, or at this `ip:port`. One query."""
     where, values = _where(text)
-    return frozenset(id_ for (id_,) in _read(INSTANCES + where, values))
+    return frozenset(id_ for (id_,) in read(INSTANCES + where, values))
 
 
 def hosts(text: str, *, limit: int) -> tuple[HostRow, ...]:
     """At most `limit` of what is on such hosts, by host. One query."""
     where, values = _where(text)
-    rows = _read(HOSTS + where + GROUPED, [*values, limit])
+    rows = read(HOSTS + where + GROUPED, [*values, limit])
     return tuple(HostRow(name, ip, int(here), int(left)) for name, ip, here, left in rows)
 
 
@@ -74,17 +73,5 @@ def _where(text: str) -> tuple[str, list[Any]]:
         return "1 = 0", []
     host, port = address_of(text)
     known = parse_ip(host)
-    where, value = ("r.ip = %s", str(known)) if known is not None else ("r.ip LIKE %s ESCAPE '!'", f"{_escaped(host)}%")
+    where, value = ("r.ip = %s", str(known)) if known is not None else ("r.ip LIKE %s ESCAPE '!'", f"{escaped(host)}%")
     return (f"{where} AND r.port = %s", [value, port]) if port is not None else (where, [value])
-
-
-def _escaped(text: str) -> str:
-    for sign in "!%_":
-        text = text.replace(sign, f"!{sign}")
-    return text
-
-
-def _read(sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
-    with connections[READER].cursor() as cursor:
-        cursor.execute(sql, values)
-        return list(cursor.fetchall())

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
-from django.db import connections
 
 from controlplane.databases import READER
 from controlplane.domain import inquiry as domain
@@ -33,6 +31,7 @@ from .closeup import CloseUp
 from .fleet import snapshot
 from .partners import partners
 from .rows import InstanceRow
+from .sql import read
 from .standing import ROUTER_LEASE_SECONDS
 from .wording import slot_name
 
@@ -83,7 +82,7 @@ def about(seen: CloseUp, *, now: float) -> Inquiry:
 def _case(seen: CloseUp, now: float) -> Case:
     one = seen.instance
     since = [one.name, seen.revision - LOOK_BACK, now - LATELY_SECONDS]
-    asked = [(name, _told(at, data)) for name, at, data in _read(REFUSED, since)]
+    asked = [(name, _told(at, data)) for name, at, data in read(REFUSED, since)]
     # Whoever was refused something else is registered, or is no rank.
     refused = [(name, told) for name, told in asked if told.what.startswith("PUT ") and told.what.endswith("/route")]
     against = [reason for reason in seen.row.verdict.reasons if reason.blocks and reason.fact is not Fact.BREAKER]
@@ -121,7 +120,7 @@ def _told(at: float, data: str) -> Told:
 
 
 def _port(one: InstanceRow) -> PortSeen:
-    told = _read(LISTENER, [one.name]) if one.own_port else []
+    told = read(LISTENER, [one.name]) if one.own_port else []
     kind, at, data = told[0] if told else ("", None, "{}")
     said = msgspec.json.decode(data)
     # What was told of another port that it once had says nothing of this one.
@@ -143,7 +142,7 @@ def _port(one: InstanceRow) -> PortSeen:
 
 def _names(one: InstanceRow, nameless: Sequence[Told]) -> Names:
     urls = [one.engine_url, one.observed_url]
-    rows = _read(NEIGHBOURS, [one.name, *urls, *urls])
+    rows = read(NEIGHBOURS, [one.name, *urls, *urls])
     twins = [
         (name, engine if engine and engine == one.engine_url else watched)
         for name, engine, watched, _, _ in rows
@@ -197,7 +196,7 @@ def _engine(one: InstanceRow, now: float) -> EngineSeen | None:
 
 
 def _fronts(name: str, now: float) -> Iterator[Front]:
-    for router, state, problem, checked_at, breakers_at, present, sentence, healthy in _read(ROUTERS, [name]):
+    for router, state, problem, checked_at, breakers_at, present, sentence, healthy in read(ROUTERS, [name]):
         away = state == Router.State.AWAY
         yield Front(
             f"router:{router}",
@@ -220,9 +219,3 @@ def _shut(one: InstanceRow, fronts: set[str], now: float) -> tuple[Shut, ...]:
         for row in one.open_breakers
         if row.gateway in fronts
     )
-
-
-def _read(sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
-    with connections[READER].cursor() as cursor:
-        cursor.execute(sql, values)
-        return list(cursor.fetchall())

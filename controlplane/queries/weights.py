@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections
-
-from controlplane.databases import READER
 from controlplane.domain.errors import Refused
 from controlplane.domain.published import Clash, Coverage, Run, coverage
 
 from . import tensors
+from .sql import read
 
 PAGE = 50
 CLASHES = 20
@@ -127,7 +125,7 @@ def published(*, text: str = "", only: str = "", after: str = "", limit: int = P
     """Whoever publishes, and seeds that do not yet. Raises Refused (malformed)."""
     if only not in SHOWN:
         raise Refused(f"only must be {' or '.join(filter(None, SHOWN))}, not {only[:40]}", code="malformed")
-    raw = {values[0]: values for values in _read(SUMS.format(which=PUBLISHING))}
+    raw = {values[0]: values for values in read(SUMS.format(which=PUBLISHING))}
     every = [_row(values, ()) for values in raw.values()]
     matching = [row for row in every if text.lower() in row.name.lower() and row.is_shown(only)]
     # By code points as the cursor compares, whatever order of letters the database has.
@@ -149,7 +147,7 @@ def published(*, text: str = "", only: str = "", after: str = "", limit: int = P
 
 def of_instance(name: str) -> PublishedRow:
     """One instance, whether it publishes or not. Raises Refused (not_found)."""
-    found = _read(SUMS.format(which="i.name = %s"), [name])
+    found = read(SUMS.format(which="i.name = %s"), [name])
     if not found:
         raise Refused(f"no instance is named {name}", code="not_found")
     id_ = found[0][0]
@@ -159,7 +157,7 @@ def of_instance(name: str) -> PublishedRow:
 def clashes(*, instance: str = "", limit: int = CLASHES) -> tuple[ClashRow, ...]:
     """Sessions that claim a rank whose session answers, by instance and rank."""
     more = " AND i.name = %s" if instance else ""
-    rows = _read(CONFLICTS.format(more=more), [*([instance] if instance else []), limit])
+    rows = read(CONFLICTS.format(more=more), [*([instance] if instance else []), limit])
     return tuple(
         ClashRow(name, rank, epoch, held_epoch, at, Clash(rank, session, holder, bool(old), digest == other))
         for name, rank, epoch, session, digest, old, at, holder, held_epoch, other in rows
@@ -169,14 +167,14 @@ def clashes(*, instance: str = "", limit: int = CLASHES) -> tuple[ClashRow, ...]
 def _gaps(wanted: Sequence[int]) -> dict[int, list[Run]]:
     gaps: dict[int, list[Run]] = defaultdict(list)
     sql = GAPS.format(marks=", ".join(["%s"] * len(wanted)) or "NULL")
-    for id_, low, high in _read(sql, [*wanted, RUNS]):
+    for id_, low, high in read(sql, [*wanted, RUNS]):
         gaps[id_].append((int(low), int(high)))
     return gaps
 
 
 def _origins(wanted: Sequence[int]) -> dict[int, tuple[str, ...]]:
     sql = HEADS.format(marks=", ".join(["%s"] * len(wanted)) or "NULL")
-    return {id_: tensors.origins(bytes(head)) for id_, head in _read(sql, [*wanted])}
+    return {id_: tensors.origins(bytes(head)) for id_, head in read(sql, [*wanted])}
 
 
 def _row(values: tuple[Any, ...], gaps: Sequence[Run], had_from: tuple[str, ...] = ()) -> PublishedRow:
@@ -201,9 +199,3 @@ def _row(values: tuple[Any, ...], gaps: Sequence[Run], had_from: tuple[str, ...]
         last_at,
         had_from,
     )
-
-
-def _read(sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
-    with connections[READER].cursor() as cursor:
-        cursor.execute(sql, values or [])
-        return list(cursor.fetchall())
