@@ -116,3 +116,10 @@ async def _first(addresses: list[str], place: Place, tls: ssl.SSLContext | None)
     finally:
         for task in tries:
             task.cancel()
+            # One may have come through just as its caller gave up.
+            task.add_done_callback(_hang_up)
+
+
+def _hang_up(task: asyncio.Task[Line]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()

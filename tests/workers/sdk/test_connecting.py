@@ -86,3 +86,27 @@ async def test_more_names_at_once_than_there_may_be_threads_are_said_to_be_too_m
         await wire.ask(Place("c.rack", 9), GET, within=GENEROUS)
     names.give_up()
     await wire.aclose()
+
+
+async def test_a_connection_that_came_through_as_its_caller_gave_up_is_closed(monkeypatch):
+    opened, begun, closed = asyncio.Event(), asyncio.Event(), []
+
+    class Opened:
+        def close(self) -> None:
+            closed.append(self)
+
+    async def line_to(address, place, tls):
+        begun.set()
+        await opened.wait()
+        return Opened()
+
+    monkeypatch.setattr(connecting, "_line_to", line_to)
+    asking = asyncio.ensure_future(connecting._first(["10.0.0.1", "10.0.0.2"], Place("both.rack", 9), None))
+    await begun.wait()
+    opened.set()
+    await asyncio.sleep(0)  # the connection is there, and nobody was told yet
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.sleep(0)
+    assert len(closed) == 1
