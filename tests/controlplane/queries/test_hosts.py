@@ -5,12 +5,14 @@ import doctest
 from controlplane.databases import FACTS
 from controlplane.domain.topology import Topology
 from controlplane.models import Rank
-from controlplane.queries import hosts
+from controlplane.queries import hosts, sql
 from tests.controlplane.queries.world import World
 
 
-def test_doctest():
-    assert doctest.testmod(hosts).failed == 0
+def test_the_examples_in_the_docstrings_are_true():
+    for module in (hosts, sql):
+        found = doctest.testmod(module)
+        assert found.attempted and not found.failed, module
 
 
 def test_an_address_is_found_however_it_is_written_and_a_name_by_its_beginning(on_backend):
